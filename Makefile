@@ -1,0 +1,47 @@
+# Every target sets itself up first; `make help` lists them.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+
+BIN := .venv/bin
+PYTEST := $(BIN)/pytest
+
+.PHONY: help setup demo test soak test-matrix bench check static lock clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Make .venv, with the redrive command in it, and install what the system lacks
+	@scripts/setup
+
+demo: setup ## Show Redrive at work on a private broker (CLUSTER=3: on three nodes)
+	@$(BIN)/redrive demo $(if $(CLUSTER),--cluster $(CLUSTER))
+
+test: static ## Everything, on real RabbitMQ and PostgreSQL; large figures at a hundredth
+	$(PYTEST) $(ARGS)
+
+soak: setup ## The large figures in full; takes hours (ARGS="-k word" chooses)
+	REDRIVE_SOAK=full $(PYTEST) -m soak --timeout=10800 -o faulthandler_timeout=0 $(ARGS)
+
+test-matrix: setup ## The broker-facing suites on RabbitMQ 3.10, 4.0 and 4.3 (RABBITMQ=4.0: on one)
+	@scripts/test-matrix $(or $(RABBITMQ),3.10 4.0 4.3) -- $(ARGS)
+
+bench: setup ## Measure, and print ratios (ARGS="wire --quick" for one, fast)
+	@$(BIN)/python -m bench $(ARGS)
+
+check: static ## The fast loop: format, lint, types, imports, unit tests
+	$(PYTEST) tests/unit $(ARGS)
+
+static: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+lock: setup ## Write requirements/ anew from pyproject.toml (UPGRADE=1: newest versions)
+	@scripts/lock $(if $(UPGRADE),--upgrade)
+
+clean: ## Remove .venv, caches and builds
+	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
