@@ -1,0 +1,5 @@
+"""`python -m redrive` is the same command as `redrive`."""
+
+from redrive.cli import main
+
+main()

@@ -1,0 +1,76 @@
+"""The `redrive` command: what it prints when things go wrong, and the code it exits with.
+
+Guarantees: data on stdout, everything else on stderr. An error is one line that says what is wrong
+and what to do (wrong settings: a line each), with passwords masked, never a traceback; only
+Python's development mode (`PYTHONDEVMODE=1`) shows where an unforeseen error came from.
+
+Exit: 0 done, 1 failed, 2 wrong use or wrong settings, 3 nothing matched, 130 interrupted.
+
+Importing this package is cheap: Typer is loaded by `main`, rich and pydantic by the command that
+needs them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from redrive.domain.masking import mask_text
+from redrive.errors import RedriveError, SettingsError
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line `arguments`, by default the process's own, and exit."""
+    try:
+        code = _run(sys.argv[1:] if arguments is None else arguments)
+        # Here rather than when Python ends, where a closed pipe could not be answered quietly.
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        code = 130
+    except BrokenPipeError:
+        # Who reads our output has had enough. What is still buffered must not fail once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    sys.exit(code)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    from typer import TyperException  # noqa: PLC0415  (lazily: see above)
+
+    from redrive.cli.app import build  # noqa: PLC0415
+
+    try:
+        code = build().main(list(arguments), prog_name="redrive", standalone_mode=False)
+    except SettingsError as error:
+        _complain(*str(error).splitlines(), remedy=error.remedy)
+        return 2
+    except RedriveError as error:
+        _complain(str(error), remedy=error.remedy)
+        return 1
+    except TyperException as error:
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "redrive"
+        _complain(error.format_message().rstrip("."), remedy=f"see '{command} --help'")
+        return error.exit_code
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        if sys.flags.dev_mode:
+            raise
+        _complain(
+            f"unforeseen {type(error).__name__}: {error}",
+            remedy="please report it, with the traceback that PYTHONDEVMODE=1 shows",
+        )
+        return 1
+    # A command that ends by typer.Exit has its code returned here; others return nothing.
+    return code if isinstance(code, int) else 0
+
+
+def _complain(*problems: str, remedy: str) -> None:
+    for problem in problems:
+        line = " ".join(problem.split())
+        if remedy and problem is problems[-1]:
+            line += f" {remedy.capitalize()}" if line.endswith("?") else f"; {remedy}"
+        print(f"redrive: {mask_text(line)}", file=sys.stderr)  # noqa: T201

@@ -1,0 +1,65 @@
+"""The commands there are. A command's module is imported when the command is run, not to list it.
+
+Guarantees: `redrive --help` imports neither rich nor pydantic nor any part of Redrive that works. A
+new command is a line in `COMMANDS` and a module with an `app` made by `group`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from redrive._version import __version__
+
+# Command → what the list of commands says of it. Its module is redrive.cli.<command>.
+COMMANDS = {
+    "config": "Show the settings in force and where each came from.",
+}
+
+
+def group(name: str) -> typer.Typer:
+    """The app of a command that has commands of its own."""
+    app = typer.Typer(help=COMMANDS[name], rich_markup_mode=None, add_completion=False)
+    # Typer makes an app of one command into that command; an app with a callback stays a group.
+    app.callback()(lambda: None)
+    return app
+
+
+class _LazyCommand(TyperCommand):
+    """Stands for a command in the list; becomes the real one when it is run."""
+
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        module = import_module(f"redrive.cli.{self.name}")
+        return typer.main.get_command(module.app).make_context(*args, **extra)
+
+
+def build() -> TyperGroup:
+    """The whole command line."""
+    root = typer.Typer(rich_markup_mode=None, add_completion=False)
+    root.callback(invoke_without_command=True)(_redrive)
+    commands = typer.main.get_group(root)
+    for name, summary in COMMANDS.items():
+        commands.add_command(_LazyCommand(name, help=summary, rich_markup_mode=None))
+    return commands
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"redrive {__version__}")
+        raise typer.Exit
+
+
+def _redrive(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Dead-letter operations for RabbitMQ: retry, keep, explain, fix and replay dead messages."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=True)
+        raise typer.Exit(2)

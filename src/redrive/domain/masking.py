@@ -1,0 +1,45 @@
+"""Passwords out of what people get to see.
+
+Guarantees: no password of a URL, or of a `password=` parameter, is left in what these functions
+return, also when the URL is written wrongly (reserved characters in the password, no scheme, no
+host). Where it is unclear what is password and what is not, more is hidden rather than less.
+"""
+
+from __future__ import annotations
+
+import re
+
+MASK = "****"
+
+_SCHEME = r"[a-z][a-z0-9+.-]*:/+"
+# A list of URLs is cut only where a new scheme begins, because a password may hold a comma.
+_NEXT_URL = re.compile(rf",(?=\s*{_SCHEME})", re.IGNORECASE)
+# Possessive after the scheme, or `amqp` of `amqp://user@host` would be taken for the user.
+# Greedy up to the last `@`: an unescaped `@`, `/` or `?` of a password stays on the hidden side.
+_USER_INFO = re.compile(rf"^(\s*(?:{_SCHEME})?+[^:]*):.*@", re.IGNORECASE | re.DOTALL)
+# `amqp://user:password`, the host forgotten: what stands where a port should, and is no number.
+_NO_PORT = re.compile(
+    rf"^(\s*{_SCHEME}[^:@/?#\[]*):(?!\d*(?:[,/?#]|$)).*", re.IGNORECASE | re.DOTALL
+)
+_PARAMETER = re.compile(
+    r"((?:password|passwd|pwd|passphrase|secret|token|api_?key)\s*=\s*)(?:'[^']*'|[^&\s]+)",
+    re.IGNORECASE,
+)
+_URL_IN_TEXT = re.compile(r"[a-z][a-z0-9+.-]*://[^\s'\"]+", re.IGNORECASE)
+
+
+def mask_url(text: str) -> str:
+    """`text` is one URL or several with commas between: the same, with its passwords masked."""
+    return ",".join(_mask_one(url) for url in _NEXT_URL.split(text))
+
+
+def mask_text(text: str) -> str:
+    """`text` is prose that may hold URLs: the same, with their passwords masked."""
+    return _PARAMETER.sub(rf"\1{MASK}", _URL_IN_TEXT.sub(lambda match: mask_url(match[0]), text))
+
+
+def _mask_one(url: str) -> str:
+    masked, found = _USER_INFO.subn(rf"\1:{MASK}@", url)
+    if not found:
+        masked = _NO_PORT.sub(rf"\1:{MASK}", url)
+    return _PARAMETER.sub(rf"\1{MASK}", masked)

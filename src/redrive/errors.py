@@ -1,0 +1,110 @@
+"""Every error that leaves Redrive, as one tree.
+
+    RedriveError                what is wrong; `.remedy` says what to do
+    ├── SettingsError           a setting is missing, misspelt or has a wrong value
+    ├── MalformedData           bytes that are not what AMQP says they should be
+    ├── Unpublishable           a message that no broker would take; it was not sent
+    └── BrokerError             anything between us and the broker
+        ├── CannotStart         a private broker, as the demo uses one, did not start
+        ├── CannotConnect       no host answered, or none let us in
+        ├── ConnectionLost      the connection is gone, and all that was unsettled on it
+        │   └── ConnectionClosed    ... because the broker closed it, with a code and a text
+        ├── ConsumerCancelled   the broker ended a consumer: its queue was deleted or failed over
+        └── ChannelClosed       the broker closed one channel, with a code and a text
+            ├── AccessRefused       403
+            ├── NotFound            404
+            ├── ResourceLocked      405
+            └── PreconditionFailed  406
+
+No exception of a library underneath escapes as itself: the edge that calls the library turns it
+into one of these. A command shows `str(error)` and the remedy on one line, never a traceback.
+"""
+
+from __future__ import annotations
+
+
+class RedriveError(Exception):
+    """The root: `str()` says what is wrong, `remedy` what to do about it."""
+
+    remedy: str = ""
+
+    def __init__(self, message: str, *, remedy: str = "") -> None:
+        super().__init__(message)
+        if remedy:
+            self.remedy = remedy
+
+
+class SettingsError(RedriveError):
+    """A setting is missing, misspelt or has a wrong value."""
+
+
+class MalformedData(RedriveError):
+    """Bytes from the wire that do not follow AMQP's grammar."""
+
+
+class Unpublishable(RedriveError):
+    """A message on which the broker would close the channel or connection. It was not sent."""
+
+
+class BrokerError(RedriveError):
+    """Anything that went wrong between Redrive and the broker."""
+
+
+class CannotStart(BrokerError):
+    """A private broker (the demo's, the tests') could not be started; the message has its log's end."""
+
+
+class CannotConnect(BrokerError):
+    """No host of the broker URL could be reached, or none let us in."""
+
+    remedy = "check [broker] url, and that the broker runs and accepts this user on this vhost"
+
+
+class ConnectionLost(BrokerError):
+    """The connection is gone. Unacked deliveries and unconfirmed publishes on it are void."""
+
+    remedy = "nothing to do: Redrive connects again; check the broker's log if it repeats"
+
+
+class ConnectionClosed(ConnectionLost):
+    """The broker closed the connection and said why."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"the broker closed the connection: {code} {text}")
+        self.code = code
+        self.text = text
+
+
+class ConsumerCancelled(BrokerError):
+    """The broker ended a consumer, as it does when the queue is deleted or its leader is gone."""
+
+    remedy = "check that the queue still exists; Redrive consumes it again when it is back"
+
+
+class ChannelClosed(BrokerError):
+    """The broker closed a channel and said why. Its unconfirmed publishes are in doubt."""
+
+    remedy = "the text is the broker's own; it names the queue or exchange and what it objects to"
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"the broker refused: {code} {text}")
+        self.code = code
+        self.text = text
+
+
+class AccessRefused(ChannelClosed):
+    """403: the user lacks a permission, or the queue is exclusive to a consumer."""
+
+    remedy = "grant the user configure, write or read permission on the object that the text names"
+
+
+class NotFound(ChannelClosed):
+    """404: no such queue or exchange."""
+
+
+class ResourceLocked(ChannelClosed):
+    """405: the queue is exclusive to another connection."""
+
+
+class PreconditionFailed(ChannelClosed):
+    """406: other arguments than declared, a foreign user_id, a body too large, an unknown tag."""

@@ -1,0 +1,110 @@
+"""From layers to `Settings`: flags > `REDRIVE_*` > `RABBITMQ_URL` and its kin > files > defaults.
+
+Guarantees: key by key, the nearest layer that has a value wins, and `Loaded` knows which it was.
+Everything that is wrong is reported in one SettingsError, a line each; nothing is loaded by halves.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from redrive.errors import SettingsError
+from redrive.settings import layers
+from redrive.settings.keys import KEYS
+from redrive.settings.layers import Layer, Source
+from redrive.settings.problems import describe
+from redrive.settings.sections import Settings
+
+_DEFAULT = Source("default")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One setting, fit to be shown: `value` is made of JSON's types, its passwords are masked."""
+
+    key: str
+    value: Any
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The settings in force, and the source of each that is not a default."""
+
+    settings: Settings
+    sources: Mapping[str, Source]
+
+    def entries(self) -> Iterator[Entry]:
+        """Every setting in the order of the sections."""
+        shown = self.settings.model_dump(mode="json")
+        for key in KEYS:
+            value: Any = shown
+            for name in key.split("."):
+                value = value[name]
+            yield Entry(key, value, self.sources.get(key, _DEFAULT))
+
+
+def load(
+    *,
+    flags: Mapping[str, str | None] | None = None,
+    config: Path | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Loaded:
+    """Read all layers; SettingsError with a line for each thing that is wrong.
+
+    `flags` are values by key (`{"broker.url": …}`, None where not given). `config` is read instead
+    of the usual files.
+    """
+    if config is None:
+        from_files = [
+            layers.read_file(path, required=False) for path in layers.files(environ, Path.cwd())
+        ]
+    else:
+        from_files = [layers.read_file(config, required=True)]
+    nearest_first = [
+        layers.read_flags(flags or {}),
+        layers.read_environment(environ),
+        layers.read_conventional(environ),
+        *from_files,
+        _defaults(environ),
+    ]
+    values: dict[str, tuple[object, Source]] = {}
+    for layer in reversed(nearest_first):
+        values.update(layer.values)
+    problems = [problem for layer in nearest_first for problem in layer.problems]
+    sources = {key: source for key, (_, source) in values.items()}
+    try:
+        settings = Settings.model_validate(_nested(values))
+    except ValidationError as error:
+        problems += [describe(detail, sources) for detail in error.errors(include_url=False)]
+    if problems:
+        # Outside the handler: the ValidationError holds the values as they are, passwords included,
+        # and must not become the context of what is raised.
+        raise SettingsError("\n".join(dict.fromkeys(problems)))
+    return Loaded(settings, sources)
+
+
+def _defaults(environ: Mapping[str, str]) -> Layer:
+    """The defaults that depend on who runs Redrive; the others stand beside their fields."""
+    layer = Layer()
+    state = layers.user_folder(environ, "XDG_STATE_HOME", ".local/state")
+    if state is not None:
+        layer.add("store.url", f"sqlite:///{state / 'redrive' / 'redrive.db'}", _DEFAULT)
+    return layer
+
+
+def _nested(values: Mapping[str, tuple[object, Source]]) -> dict[str, Any]:
+    tree: dict[str, Any] = {"store": {}}
+    for key, (value, _) in values.items():
+        *path, name = key.split(".")
+        table = tree
+        for step in path:
+            table = table.setdefault(step, {})
+        table[name] = value
+    return tree

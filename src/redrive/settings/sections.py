@@ -1,0 +1,211 @@
+"""Every setting: its name, type, default and what it takes. A new section is a new class here.
+
+Guarantees: a `Settings` that exists is complete and right, cannot be changed, and neither its repr
+nor its dump holds a password. Only `redrive.settings.load` makes one, because some defaults depend
+on the environment; wrong values are its to report.
+
+The name of a section in a file is the name of its field in `Settings`; `[[policy]]`, a list of
+tables, is a field with a tuple of sections. docs/reference/settings.md describes all of them, and a
+test compares the two.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from redrive.settings.values import (
+    ByteSize,
+    ConnectionUrl,
+    Duration,
+    Expected,
+    WholeNumber,
+    read_broker_url,
+    read_management_url,
+    read_name,
+    read_numbered_name,
+    read_prefix,
+    read_store_url,
+)
+
+# Sections of the contract whose parts of the program are not there yet: a setting that does nothing
+# would mislead, so they are refused by name until they do something.
+NOT_YET = frozenset(
+    {"alert", "classify", "collector", "policy_table", "retention", "server", "worker"}
+)
+
+_URL_HINT = "percent-encode special characters of the password"
+
+
+class Section(BaseModel):
+    """A table of the file: no unknown keys, no changes, no values in pydantic's own errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class BrokerSettings(Section):
+    """The broker, and how much of it is in our hands at a time."""
+
+    url: Annotated[
+        ConnectionUrl,
+        BeforeValidator(read_broker_url),
+        Expected(f"an amqp:// or amqps:// URL with a host, commas between several ({_URL_HINT})"),
+    ] = ConnectionUrl("amqp://guest:guest@127.0.0.1:5672/")
+    management_url: Annotated[
+        ConnectionUrl | None,
+        BeforeValidator(read_management_url),
+        Expected(f"an http:// or https:// URL with a host ({_URL_HINT})"),
+    ] = None
+    prefetch: Annotated[
+        WholeNumber, Field(ge=1, le=65535), Expected("a whole number from 1 to 65535")
+    ] = 1000
+    in_flight: Annotated[
+        ByteSize,
+        Field(ge=10**6, le=64 * 10**9),
+        Expected("a size from 1MB to 64GB, such as '64MB' or '128MiB'"),
+    ] = 64 * 10**6
+
+
+class StoreSettings(Section):
+    """Where letters live."""
+
+    url: Annotated[
+        ConnectionUrl,
+        BeforeValidator(read_store_url),
+        Expected(f"a sqlite:////absolute/path or a postgresql:// URL ({_URL_HINT})"),
+    ]
+
+
+_Name = Annotated[
+    str,
+    BeforeValidator(read_name),
+    Expected("a name of 1 to 255 bytes, without braces, that does not begin with 'amq.'"),
+]
+_NumberedName = Annotated[
+    str,
+    BeforeValidator(read_numbered_name),
+    Expected("a name of 1 to 255 bytes with one '{n}' for the tier's number"),
+]
+
+
+class TopologyNames(Section):
+    """Every single name. `{n}` stands for the number of a tier, which begins with 1."""
+
+    retry_exchange: _Name = "retry-exchange"
+    retry_queue: _Name = "retry-queue"
+    retry_routing_key: _Name = "retry-routing-key"
+    route_delay: _Name = "route-delay"
+    delay_queue: _NumberedName = "queue.delay.{n}"
+    delayed_exchange: _NumberedName = "retry-exchange-{n}"
+    delayed_queue: _NumberedName = "retry-queue-{n}"
+    dlq_exchange: _Name = "dlq-exchange"
+    dlq_queue: _Name = "dlq-queue"
+    dlq_routing_key: _Name = "dlq-routing-key"
+    return_exchange: _Name = "redrive-return"
+
+
+_QUEUES = ("retry_queue", "delay_queue", "delayed_queue", "dlq_queue")
+_EXCHANGES = (
+    "retry_exchange",
+    "route_delay",
+    "delayed_exchange",
+    "dlq_exchange",
+    "return_exchange",
+)
+
+
+def _one_to_a_hundred(tiers: tuple[timedelta, ...]) -> tuple[timedelta, ...]:
+    # Not by Field(min_length=…): that counts only right items, so a wrong one is reported twice.
+    if not 1 <= len(tiers) <= 100:
+        raise ValueError("too few or too many")
+    return tiers
+
+
+class TopologySettings(Section):
+    """The queues and exchanges of Redrive.
+
+    The prefix stands before the default name of every queue and exchange; a name that is set
+    is taken as it is. Routing keys live inside prefixed exchanges and need no prefix.
+    """
+
+    queue_type: Annotated[Literal["quorum", "classic"], Expected("'quorum' or 'classic'")] = (
+        "quorum"
+    )
+    tiers: Annotated[
+        tuple[Annotated[Duration, Field(ge=timedelta(milliseconds=1), le=timedelta(days=49))], ...],
+        AfterValidator(_one_to_a_hundred),
+        Expected("1 to 100 durations from 1ms to 49d, such as ['10s', '5m', '1h30m']"),
+    ] = (timedelta(seconds=10), timedelta(seconds=15), timedelta(seconds=20))
+    prefix: Annotated[
+        str,
+        BeforeValidator(read_prefix),
+        Expected("at most 100 bytes, without braces, that do not begin with 'amq.'"),
+    ] = ""
+    names: TopologyNames = TopologyNames()
+
+    @model_validator(mode="after")
+    def _prefix_default_names(self) -> Self:
+        if self.prefix:
+            prefixed = {
+                key: self.prefix + getattr(self.names, key)
+                for key in (*_QUEUES, *_EXCHANGES)
+                if key not in self.names.model_fields_set
+            }
+            # Frozen to everybody else: this is the end of the model's own construction.
+            object.__setattr__(self, "names", self.names.model_copy(update=prefixed))
+        return self
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        for keys in (_QUEUES, _EXCHANGES):
+            owners: dict[str, str] = {}
+            for key in keys:
+                for name in dict.fromkeys(self.of_each_tier(getattr(self.names, key))):
+                    if name in owners:
+                        raise ValueError(
+                            f"topology.names: expected different names, got {name!r}"
+                            f" for both {owners[name]} and {key}"
+                        )
+                    owners[name] = key
+        return self
+
+    def of_each_tier(self, name: str) -> tuple[str, ...]:
+        """A name with `{n}`, for tier 1, 2, …: `of_each_tier(names.delay_queue)`."""
+        return tuple(name.replace("{n}", str(tier)) for tier in range(1, len(self.tiers) + 1))
+
+
+class PolicySettings(Section):
+    """The file's side of `dlq_event_config`: how often messages of a routing key are retried."""
+
+    name: Annotated[
+        str,
+        Field(min_length=1, max_length=255),
+        Expected("a routing key or a pattern such as 'order.*', of 1 to 255 characters"),
+    ]
+    max_retries: Annotated[
+        WholeNumber, Field(ge=0, le=2**31 - 1), Expected("a whole number from 0 to 2147483647")
+    ] = 3
+    return_to: Annotated[Literal["queue", "exchange"], Expected("'queue' or 'exchange'")] = "queue"
+    retry_expired: Annotated[bool, Field(strict=True), Expected("true or false")] = False
+
+
+class Settings(Section):
+    """All of them. Field names are the names of the file's sections."""
+
+    broker: BrokerSettings = BrokerSettings()
+    store: StoreSettings
+    topology: TopologySettings = TopologySettings()
+    policy: Annotated[
+        tuple[PolicySettings, ...], Expected("a list of tables, each with a 'name'")
+    ] = ()
+
+    @model_validator(mode="after")
+    def _policies_differ(self) -> Self:
+        seen: set[str] = set()
+        for policy in self.policy:
+            if policy.name in seen:
+                raise ValueError(f"policy: expected every name once, got {policy.name!r} twice")
+            seen.add(policy.name)
+        return self

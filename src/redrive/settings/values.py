@@ -1,0 +1,141 @@
+"""The kinds of value a setting can have, and how each is read, shown and asked for.
+
+Guarantees: a `ConnectionUrl` gives its password to nobody who does not call `reveal()`: not to
+`str`, `repr`, a dump or an error. A value of the wrong kind raises ValueError, which
+`redrive.settings.problems` turns into "expected …, got …" with the field's `Expected`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import BeforeValidator, GetCoreSchemaHandler, PlainSerializer
+from pydantic_core import CoreSchema, core_schema
+
+from redrive.domain.durations import format_duration, parse_duration
+from redrive.domain.masking import mask_url
+from redrive.domain.sizes import format_size, parse_size
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a setting takes, to complete the sentence "expected …". Every field carries one."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ConnectionUrl:
+    """One URL, or several with commas between, that may hold a password."""
+
+    _text: str
+
+    def reveal(self) -> str:
+        """The URL with its password, for whoever connects."""
+        return self._text
+
+    def __str__(self) -> str:
+        return mask_url(self._text)
+
+    def __repr__(self) -> str:
+        return f"ConnectionUrl({str(self)!r})"
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.is_instance_schema(
+            cls, serialization=core_schema.to_string_ser_schema(when_used="always")
+        )
+
+
+def read_broker_url(value: object) -> ConnectionUrl:
+    """`amqp://` or `amqps://`, with a host; several with commas between."""
+    text = _text(value)
+    for url in text.split(","):
+        _require_host(url.strip(), {"amqp", "amqps"})
+    return ConnectionUrl(text)
+
+
+def read_management_url(value: object) -> ConnectionUrl:
+    """`http://` or `https://`, with a host."""
+    text = _text(value)
+    _require_host(text, {"http", "https"})
+    return ConnectionUrl(text)
+
+
+def read_store_url(value: object) -> ConnectionUrl:
+    """`sqlite:///` and a file, or `postgresql://`. A store in memory would lose letters."""
+    text = _text(value)
+    url = urlsplit(text)
+    is_file = url.scheme == "sqlite" and not url.netloc and len(url.path) > 1
+    if not is_file and url.scheme != "postgresql":
+        raise ValueError("neither a SQLite file nor PostgreSQL")
+    return ConnectionUrl(text)
+
+
+def read_name(value: object) -> str:
+    """A name the broker takes: at most 255 bytes, and `amq.` is reserved to it."""
+    name = _text(value)
+    if not 1 <= len(name.encode()) <= 255 or name.startswith("amq.") or "{" in name or "}" in name:
+        raise ValueError("not such a name")
+    return name
+
+
+def read_numbered_name(value: object) -> str:
+    """A name for one of a row: `{n}` stands for its number."""
+    name = _text(value)
+    if name.count("{n}") != 1:
+        raise ValueError("not one number")
+    read_name(name.replace("{n}", "999"))
+    return name
+
+
+def read_prefix(value: object) -> str:
+    """Short enough that every default name still fits behind it."""
+    prefix = _text(value)
+    if prefix:
+        read_name(prefix)
+    if len(prefix.encode()) > 100:
+        raise ValueError("too long")
+    return prefix
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("not text")  # noqa: TRY004  (pydantic collects only ValueError)
+    return value.strip()
+
+
+def _require_host(text: str, schemes: set[str]) -> None:
+    url = urlsplit(text)
+    _ = url.port  # raises ValueError where the port is no number
+    if url.scheme not in schemes or not url.hostname:
+        raise ValueError("not such a URL")
+
+
+def _read_duration(value: object) -> timedelta:
+    return parse_duration(_text(value))
+
+
+def _read_size(value: object) -> int:
+    return parse_size(_text(value))
+
+
+def _read_whole_number(value: object) -> object:
+    # `true` is a number to Python, and 3.0 is one to pydantic; neither is what anybody means here.
+    if isinstance(value, bool | float):
+        raise ValueError("not a whole number")  # noqa: TRY004  (pydantic collects only ValueError)
+    return value
+
+
+Duration = Annotated[
+    timedelta, BeforeValidator(_read_duration), PlainSerializer(format_duration, return_type=str)
+]
+ByteSize = Annotated[
+    int, BeforeValidator(_read_size), PlainSerializer(format_size, return_type=str)
+]
+WholeNumber = Annotated[int, BeforeValidator(_read_whole_number)]

@@ -1,0 +1,1 @@
+"""Redrive's tests."""

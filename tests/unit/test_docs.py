@@ -1,0 +1,95 @@
+"""Every setting and every command is documented, and nothing that is documented is gone."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from redrive.cli.app import COMMANDS
+from redrive.domain.durations import format_duration
+from redrive.domain.sizes import format_size
+from redrive.settings import ConnectionUrl, PolicySettings, load
+from redrive.settings.keys import KEYS
+from redrive.settings.layers import CONVENTIONAL_VARIABLES, SYSTEM_FILE
+from redrive.settings.sections import NOT_YET
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+
+
+def documented_settings() -> dict[str, list[str]]:
+    """The rows of the tables: setting → type, default, meaning."""
+    text = (REFERENCE / "settings.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([a-z_.\[\]]+\.[a-z_]+)` \|(.+)\|$", text, re.MULTILINE)
+    return {key: [cell.strip() for cell in rest.split(" | ")] for key, rest in rows}
+
+
+def test_every_setting_is_documented_with_its_type_default_and_meaning() -> None:
+    expected = set(KEYS) - {"policy"} | {f"policy[].{name}" for name in PolicySettings.model_fields}
+    documented = documented_settings()
+    assert set(documented) == expected
+    for key, cells in documented.items():
+        assert len(cells) == 3, key
+        assert all(cells), key
+
+
+def test_the_documented_defaults_are_the_real_ones(tmp_path: Path) -> None:
+    empty = tmp_path / "redrive.toml"
+    empty.touch()
+    loaded = load(environ={"XDG_STATE_HOME": "/state"}, config=empty)
+    documented = {key: cells[1].strip("`") for key, cells in documented_settings().items()}
+    for entry in loaded.entries():
+        if entry.key == "policy":
+            continue
+        value: Any = loaded.settings
+        for name in entry.key.split("."):
+            value = getattr(value, name)
+        shown = _as_documented(entry.key, value)
+        assert documented[entry.key].replace("$XDG_STATE_HOME", "/state") == shown, entry.key
+    for name, field in PolicySettings.model_fields.items():
+        default = "(required)" if field.is_required() else str(field.default)
+        assert documented[f"policy[].{name}"].lower() == default.lower()
+
+
+def _as_documented(key: str, value: Any) -> str:
+    if isinstance(value, ConnectionUrl):
+        return value.reveal()
+    if isinstance(value, tuple):
+        return ", ".join(map(format_duration, value))
+    if key == "broker.in_flight":
+        return format_size(value)
+    return {None: "none", "": '""'}.get(value, str(value))
+
+
+def test_every_place_that_settings_come_from_is_documented() -> None:
+    text = (REFERENCE / "settings.md").read_text(encoding="utf-8")
+    for name in (*CONVENTIONAL_VARIABLES, str(SYSTEM_FILE), "XDG_CONFIG_HOME", *NOT_YET):
+        assert name in text
+
+
+def test_the_example_file_is_right(tmp_path: Path) -> None:
+    text = (REFERENCE / "settings.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    file = tmp_path / "redrive.toml"
+    file.write_text(example)
+    loaded = load(environ={}, config=file)
+    shown = {key for key, source in loaded.sources.items() if source.kind == "file"}
+    assert shown >= {key for key in KEYS if not key.startswith("topology.names.")}
+
+
+def test_every_command_and_option_is_documented_and_no_other() -> None:
+    text = (REFERENCE / "cli.md").read_text(encoding="utf-8")
+    commands = {
+        f"redrive {name} {command.name}": command
+        for name in COMMANDS
+        for command in typer.main.get_group(
+            import_module(f"redrive.cli.{name}").app
+        ).commands.values()
+    }
+    assert set(re.findall(r"^## (redrive .+)$", text, re.MULTILINE)) == set(commands)
+    for command in commands.values():
+        for parameter in command.params:
+            assert f"`{parameter.opts[0]}" in text
