@@ -1,0 +1,1 @@
+"""What a broker has: its topology, its management API, and private brokers to try things on."""

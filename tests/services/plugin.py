@@ -1,0 +1,111 @@
+"""Fixtures: a broker, a database and a bad network for whoever asks.
+
+Servers start with the first test that needs them, once a run, and each test gets a vhost or a
+database of its own. Nothing is ever skipped: a server that cannot be started is an error of every
+test that asked for it. All of them end with the run, on Ctrl-C and on kill -9 as well (see
+redrive.broker.processes).
+
+REDRIVE_TEST_RABBITMQ chooses the broker: empty for the machine's own, "4.0" or "4.3" for a folder
+made by chroots.py.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from redrive.broker.private import PrivateCluster, PrivateNode
+from tests.services.chroots import root_of
+from tests.services.postgres import PrivatePostgres
+from tests.services.proxy import Proxy
+
+OwnNode = Callable[..., PrivateNode]
+NewProxy = Callable[[str, int], Awaitable[Proxy]]
+
+
+@dataclass(frozen=True)
+class Vhost:
+    """A vhost that only this test uses."""
+
+    node: PrivateNode
+    name: str
+
+    @property
+    def url(self) -> str:
+        return self.node.url(self.name)
+
+    @property
+    def management_url(self) -> str:
+        return self.node.management_url
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_root() -> Path | None:
+    """The folder of the RabbitMQ under test; None for the machine's own."""
+    return root_of(os.environ.get("REDRIVE_TEST_RABBITMQ", ""))
+
+
+@pytest.fixture(scope="session")
+def rabbitmq(rabbitmq_root: Path | None) -> Iterator[PrivateNode]:
+    """The run's broker. It is shared: a test that stops or reconfigures it needs `own_node`."""
+    with PrivateNode(root=rabbitmq_root) as node:
+        yield node
+
+
+@pytest.fixture
+def vhost(rabbitmq: PrivateNode) -> Iterator[Vhost]:
+    """A fresh vhost of the run's broker, deleted afterwards."""
+    name = f"test-{secrets.token_hex(6)}"
+    rabbitmq.create_vhost(name)
+    yield Vhost(rabbitmq, name)
+    rabbitmq.delete_vhost(name)
+
+
+@pytest.fixture
+def own_node(rabbitmq_root: Path | None) -> Iterator[OwnNode]:
+    """`own_node(extra_config="")` starts a broker that this test may kill, in ten seconds."""
+    with ExitStack() as nodes:
+
+        def start(extra_config: str = "") -> PrivateNode:
+            return nodes.enter_context(PrivateNode(root=rabbitmq_root, extra_config=extra_config))
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def cluster(rabbitmq_root: Path | None) -> Iterator[PrivateCluster]:
+    """Three nodes in a cluster. Who kills one brings it back with `restart`."""
+    with PrivateCluster(3, root=rabbitmq_root) as nodes:
+        yield nodes
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PrivatePostgres]:
+    """The run's PostgreSQL. Who kills it brings it back with `restart`."""
+    with PrivatePostgres() as server:
+        yield server
+
+
+@pytest.fixture
+def database(postgres: PrivatePostgres) -> Iterator[str]:
+    """The URL of a fresh, empty database, dropped afterwards."""
+    name = postgres.create_database()
+    yield postgres.url(name)
+    postgres.drop_database(name)
+
+
+@pytest.fixture
+async def proxy() -> AsyncIterator[NewProxy]:
+    """`await proxy(host, port)` gives a Proxy in front of that address."""
+    async with AsyncExitStack() as proxies:
+
+        async def start(host: str, port: int) -> Proxy:
+            return await proxies.enter_async_context(Proxy(host, port))
+
+        yield start
