@@ -4,9 +4,17 @@
     ├── SettingsError           a setting is missing, misspelt or has a wrong value
     ├── MalformedData           bytes that are not what AMQP says they should be
     ├── Unpublishable           a message that no broker would take; it was not sent
+    ├── PolicyRefused           a policy that the table cannot hold, or that could not be meant
+    ├── StoreError              anything between us and the store, or the policy table
+    │   ├── StoreUnreachable    it does not answer, or let us in, or the connection is gone
+    │   ├── StoreReadOnly       it lets us read and not write
+    │   ├── SchemaMissing       the table that we read is not there
+    │   ├── SchemaOlder         it was made by an older Redrive, and nobody asked to upgrade it
+    │   └── SchemaNewer         it was made by a newer Redrive
     └── BrokerError             anything between us and the broker
         ├── CannotStart         a private broker, as the demo uses one, did not start
         ├── CannotConnect       no host answered, or none let us in
+        ├── ManagementError     the management API does not answer, or refuses
         ├── ConnectionLost      the connection is gone, and all that was unsettled on it
         │   └── ConnectionClosed    ... because the broker closed it, with a code and a text
         ├── ConsumerCancelled   the broker ended a consumer: its queue was deleted or failed over
@@ -46,6 +54,42 @@ class Unpublishable(RedriveError):
     """A message on which the broker would close the channel or connection. It was not sent."""
 
 
+class PolicyRefused(RedriveError):
+    """A policy that `dlq_event_config` cannot hold, or that could not be meant."""
+
+
+class StoreError(RedriveError):
+    """Anything that went wrong between Redrive and its store or the policy table."""
+
+
+class StoreUnreachable(StoreError):
+    """The database does not answer, does not let us in, or broke the connection."""
+
+    remedy = "check [store] url and [policy_table] url, and that the database runs"
+
+
+class StoreReadOnly(StoreError):
+    """The database lets us read and not write."""
+
+    remedy = "grant this user the right to write, or make the change by other means"
+
+
+class SchemaMissing(StoreError):
+    """A table or column that Redrive reads is not there."""
+
+
+class SchemaOlder(StoreError):
+    """The store was never set up, or by an older Redrive. Nothing was changed."""
+
+    remedy = "run 'redrive db upgrade'"
+
+
+class SchemaNewer(StoreError):
+    """The store belongs to a newer Redrive; this one would harm what it does not know."""
+
+    remedy = "use the Redrive that upgraded it, or a newer one"
+
+
 class BrokerError(RedriveError):
     """Anything that went wrong between Redrive and the broker."""
 
@@ -58,6 +102,19 @@ class CannotConnect(BrokerError):
     """No host of the broker URL could be reached, or none let us in."""
 
     remedy = "check [broker] url, and that the broker runs and accepts this user on this vhost"
+
+
+class ManagementError(BrokerError):
+    """The management API does not answer, refuses us, or answers with something else than JSON.
+
+    `status` is the HTTP status of a refusal, 0 where there was no answer.
+    """
+
+    remedy = "check [broker] management_url, and that the broker's management plugin is on"
+
+    def __init__(self, message: str, *, remedy: str = "", status: int = 0) -> None:
+        super().__init__(message, remedy=remedy)
+        self.status = status
 
 
 class ConnectionLost(BrokerError):

@@ -1,0 +1,381 @@
+"""A channel: calls to the broker, and a place for one consumer and one publisher.
+
+Calls are answered in order, so one is under way at a time. When the broker closes the channel,
+the waiting call, the consumer and the publisher all get the same typed error with the broker's
+own text; the connection lives on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from pamqp import base, commands
+from pamqp.common import Arguments
+
+from redrive.amqp import frames
+from redrive.amqp.confirms import Publish, Returned
+from redrive.amqp.consumer import Consumer
+from redrive.amqp.delivery import Delivery
+from redrive.amqp.publisher import Publisher
+from redrive.errors import (
+    AccessRefused,
+    BrokerError,
+    ChannelClosed,
+    ConsumerCancelled,
+    MalformedData,
+    NotFound,
+    PreconditionFailed,
+    ResourceLocked,
+)
+
+if TYPE_CHECKING:
+    from redrive.amqp.connection import Connection
+    from redrive.amqp.wire import Wire
+
+_ERRORS: Final[dict[int, type[ChannelClosed]]] = {
+    403: AccessRefused,
+    404: NotFound,
+    405: ResourceLocked,
+    406: PreconditionFailed,
+}
+_UNBOUNDED: Final = 1 << 62
+_Reply = TypeVar("_Reply", bound=base.Frame)
+_consumer_numbers = itertools.count(1)
+
+
+class _Content:
+    """A message whose header and body frames are still arriving."""
+
+    __slots__ = ("chunks", "consumer", "delivery", "missing", "returned")
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        *,
+        consumer: Consumer | None = None,
+        returned: Returned | None = None,
+    ) -> None:
+        self.delivery = delivery
+        self.consumer = consumer
+        self.returned = returned
+        self.missing = -1  # body bytes to come; -1 until the header frame told
+        self.chunks: list[bytes] = []
+
+
+class Channel:
+    """One channel of a connection. Made by `Connection.channel`."""
+
+    def __init__(self, connection: Connection, wire: Wire, number: int) -> None:
+        self.connection = connection
+        self.wire = wire
+        self.number = number
+        self.error: BrokerError | None = None
+        self._call_lock = asyncio.Lock()
+        self._reply: asyncio.Future[base.Frame | Delivery] | None = None
+        self._abandoned = 0
+        self._consumer: Consumer | None = None
+        self._consumer_tag = b""
+        self._publisher: Publisher | None = None
+        self._content: _Content | None = None
+
+    # Queues and exchanges
+
+    async def declare_queue(
+        self,
+        queue: str,
+        *,
+        durable: bool = True,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        arguments: Arguments | None = None,
+    ) -> str:
+        """Declare a queue; its name, which the broker chose if `queue` is empty."""
+        ok = await self.call(
+            commands.Queue.Declare(
+                queue=queue,
+                durable=durable,
+                exclusive=exclusive,
+                auto_delete=auto_delete,
+                arguments=arguments,
+            ),
+            commands.Queue.DeclareOk,
+        )
+        return str(ok.queue)
+
+    async def inspect_queue(self, queue: str) -> tuple[int, int]:
+        """Ready messages and consumers of a queue that must exist (a passive declare)."""
+        ok = await self.call(
+            commands.Queue.Declare(queue=queue, passive=True), commands.Queue.DeclareOk
+        )
+        return int(ok.message_count or 0), int(ok.consumer_count or 0)
+
+    async def delete_queue(
+        self, queue: str, *, if_unused: bool = False, if_empty: bool = False
+    ) -> int:
+        """Delete a queue; how many messages were in it."""
+        ok = await self.call(
+            commands.Queue.Delete(queue=queue, if_unused=if_unused, if_empty=if_empty),
+            commands.Queue.DeleteOk,
+        )
+        return int(ok.message_count or 0)
+
+    async def purge_queue(self, queue: str) -> int:
+        """Drop a queue's ready messages; how many there were."""
+        ok = await self.call(commands.Queue.Purge(queue=queue), commands.Queue.PurgeOk)
+        return int(ok.message_count or 0)
+
+    async def bind_queue(
+        self, queue: str, exchange: str, routing_key: str, arguments: Arguments | None = None
+    ) -> None:
+        await self.call(
+            commands.Queue.Bind(
+                queue=queue, exchange=exchange, routing_key=routing_key, arguments=arguments
+            ),
+            commands.Queue.BindOk,
+        )
+
+    async def unbind_queue(
+        self, queue: str, exchange: str, routing_key: str, arguments: Arguments | None = None
+    ) -> None:
+        await self.call(
+            commands.Queue.Unbind(
+                queue=queue, exchange=exchange, routing_key=routing_key, arguments=arguments
+            ),
+            commands.Queue.UnbindOk,
+        )
+
+    async def declare_exchange(
+        self,
+        exchange: str,
+        kind: str,
+        *,
+        durable: bool = True,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: Arguments | None = None,
+    ) -> None:
+        await self.call(
+            commands.Exchange.Declare(
+                exchange=exchange,
+                exchange_type=kind,
+                durable=durable,
+                auto_delete=auto_delete,
+                internal=internal,
+                arguments=arguments,
+            ),
+            commands.Exchange.DeclareOk,
+        )
+
+    async def inspect_exchange(self, exchange: str) -> None:
+        """Raise `NotFound` unless the exchange exists (a passive declare)."""
+        await self.call(
+            commands.Exchange.Declare(exchange=exchange, passive=True), commands.Exchange.DeclareOk
+        )
+
+    async def delete_exchange(self, exchange: str, *, if_unused: bool = False) -> None:
+        await self.call(
+            commands.Exchange.Delete(exchange=exchange, if_unused=if_unused),
+            commands.Exchange.DeleteOk,
+        )
+
+    # Messages
+
+    async def consume(
+        self,
+        queue: str,
+        *,
+        prefetch: int,
+        budget: int = _UNBOUNDED,
+        exclusive: bool = False,
+        arguments: Arguments | None = None,
+    ) -> Consumer:
+        """Consume a queue, at most `prefetch` messages and `budget` bytes unsettled at a time."""
+        if self._consumer is not None:
+            raise BrokerError("a channel has one consumer", remedy="open another channel")
+        await self.call(commands.Basic.Qos(prefetch_count=prefetch), commands.Basic.QosOk)
+        tag = f"redrive-{next(_consumer_numbers)}"
+        self._consumer_tag = tag.encode()
+        self._consumer = Consumer(self, tag, budget)
+        await self.call(
+            commands.Basic.Consume(
+                queue=queue, consumer_tag=tag, exclusive=exclusive, arguments=arguments
+            ),
+            commands.Basic.ConsumeOk,
+        )
+        return self._consumer
+
+    async def cancel(self, consumer_tag: str) -> None:
+        await self.call(commands.Basic.Cancel(consumer_tag=consumer_tag), commands.Basic.CancelOk)
+
+    async def publisher(self) -> Publisher:
+        """Turn on confirms and give the channel's publisher."""
+        if self._publisher is None:
+            await self.call(commands.Confirm.Select(), commands.Confirm.SelectOk)
+            self._publisher = Publisher(self)
+        return self._publisher
+
+    async def get(self, queue: str) -> Delivery | None:
+        """Take one message off a queue, unacked; None if there is none."""
+        reply = await self._call(commands.Basic.Get(queue=queue))
+        if isinstance(reply, Delivery):
+            return reply
+        if isinstance(reply, commands.Basic.GetEmpty):
+            return None
+        raise MalformedData(f"the broker answered basic.get with {reply.name}")
+
+    def ack(self, tag: int, *, multiple: bool = False) -> None:
+        """Ack a delivery that came from `get`. A consumer acks its own."""
+        self._settle(frames.ack(self.number, tag, multiple=multiple))
+
+    def nack(self, tag: int, *, multiple: bool = False, requeue: bool) -> None:
+        self._settle(frames.nack(self.number, tag, multiple=multiple, requeue=requeue))
+
+    def reject(self, tag: int, *, requeue: bool) -> None:
+        self._settle(frames.reject(self.number, tag, requeue=requeue))
+
+    def _settle(self, frame: bytes) -> None:
+        # The number of a closed channel may be another's by now, and so would be the ack.
+        if self.error is not None:
+            raise self.error
+        self.wire.write(frame)
+
+    async def open(self) -> None:
+        await self.call(commands.Channel.Open(), commands.Channel.OpenOk)
+
+    async def close(self) -> None:
+        """Close the channel: unsettled deliveries go back to their queues."""
+        if self.error is not None:
+            return
+        closed = BrokerError("the channel was closed by its owner")
+        if self._consumer is not None:
+            self._consumer.end(closed)
+        await self.call(
+            commands.Channel.Close(reply_code=200, reply_text="bye", class_id=0, method_id=0),
+            commands.Channel.CloseOk,
+        )
+        self.wire.channels.pop(self.number, None)
+        self.on_closed(closed)
+
+    # Calls
+
+    async def call(self, method: base.Frame, expected: type[_Reply]) -> _Reply:
+        """Send a method and wait for the broker's answer to it."""
+        reply = await self._call(method)
+        if not isinstance(reply, expected):
+            raise MalformedData(f"the broker answered {method.name} with {reply!r}")
+        return reply
+
+    async def _call(self, method: base.Frame) -> base.Frame | Delivery:
+        async with self._call_lock:
+            if self.error is not None:
+                raise self.error
+            self._reply = asyncio.get_running_loop().create_future()
+            self.wire.call_began()
+            try:
+                self.wire.write(frames.encode_method(method, self.number))
+                return await self._reply
+            except asyncio.CancelledError:
+                # Unless it came just now, its answer will still come, before that to the next call.
+                self._abandoned += self._reply.cancelled()
+                raise
+            finally:
+                self._reply = None
+                self.wire.call_ended()
+
+    def _answer(self, reply: base.Frame | Delivery) -> None:
+        if self._abandoned:
+            self._abandoned -= 1
+        elif self._reply is not None and not self._reply.done():
+            self._reply.set_result(reply)
+
+    # The wire's side
+
+    def consumer_of(self, tag: bytes) -> Consumer:
+        if self._consumer is None or tag != self._consumer_tag:
+            raise MalformedData(f"a delivery for an unknown consumer {tag!r}")
+        return self._consumer
+
+    def on_delivery(self, consumer: Consumer, delivery: Delivery, touched: list[Consumer]) -> None:
+        if consumer.deliver(delivery):
+            touched.append(consumer)
+
+    def on_answer(self, tag: int, *, multiple: bool, confirmed: bool) -> None:
+        if self._publisher is None:
+            raise MalformedData("a confirm on a channel that does not publish")
+        self._publisher.on_answer(tag, multiple=multiple, confirmed=confirmed)
+
+    def expect_delivery(self, consumer: Consumer, delivery: Delivery) -> None:
+        self._content = _Content(delivery, consumer=consumer)
+
+    def on_method(self, index: int, payload: bytes) -> None:
+        if index == frames.NACK:
+            tag, flags = int.from_bytes(payload[4:12]), payload[12]
+            self.on_answer(tag, multiple=bool(flags & 1), confirmed=False)
+        elif index == frames.RETURN:
+            code, reason, exchange, routing_key = frames.decode_return(payload)
+            given_back = Delivery(0, False, exchange, routing_key, b"", b"")
+            self._content = _Content(given_back, returned=Returned(code, reason))
+        elif index == frames.GET_OK:
+            tag, redelivered, exchange, routing_key, _ = frames.decode_get_ok(payload)
+            self._content = _Content(Delivery(tag, redelivered, exchange, routing_key, b"", b""))
+        elif index == frames.CHANNEL_CLOSE:
+            self.wire.write(frames.encode_method(commands.Channel.CloseOk(), self.number))
+            self.wire.channels.pop(self.number, None)
+            code, reason = frames.decode_close(payload)
+            self.on_closed(_ERRORS.get(code, ChannelClosed)(code, reason))
+        elif index == commands.Basic.Cancel.index:
+            if self._consumer is not None:
+                self._consumer.end(ConsumerCancelled("the broker cancelled the consumer"))
+        elif index == commands.Channel.Flow.index:
+            flow = frames.decode_method(payload)
+            assert isinstance(flow, commands.Channel.Flow)
+            self.wire.write(
+                frames.encode_method(commands.Channel.FlowOk(active=flow.active), self.number)
+            )
+        else:
+            self._answer(frames.decode_method(payload))
+
+    def on_content_frame(self, kind: int, payload: bytes, touched: list[Consumer]) -> None:
+        content = self._content
+        if content is None:
+            raise MalformedData("a content frame without a method before it")
+        if kind == frames.HEADER and content.missing < 0:
+            if len(payload) < frames.CONTENT_HEADER_OVERHEAD:
+                raise MalformedData("a header frame is cut off")
+            content.missing = int.from_bytes(payload[4:12])
+            content.delivery.properties = payload[frames.CONTENT_HEADER_OVERHEAD :]
+        elif kind == frames.BODY and 0 <= len(payload) <= content.missing:
+            content.chunks.append(payload)
+            content.missing -= len(payload)
+        else:
+            raise MalformedData(f"an unexpected frame of type {kind} within a message")
+        if content.missing == 0:
+            self._content = None
+            content.delivery.body = b"".join(content.chunks)
+            self._on_content(content, touched)
+
+    def _on_content(self, content: _Content, touched: list[Consumer]) -> None:
+        delivery = content.delivery
+        if content.consumer is not None:
+            self.on_delivery(content.consumer, delivery, touched)
+        elif content.returned is None:
+            self._answer(delivery)
+        elif self._publisher is not None:
+            given_back = Publish(
+                delivery.exchange, delivery.routing_key, delivery.properties, delivery.body
+            )
+            self._publisher.on_return(content.returned, given_back)
+
+    def on_closed(self, error: BrokerError) -> None:
+        """The channel is gone: tell everyone who waits on it."""
+        if self.error is not None:
+            return
+        self.error = error
+        if self._reply is not None and not self._reply.done():
+            self._reply.set_exception(error)
+        if self._consumer is not None:
+            self._consumer.end(error)
+        if self._publisher is not None:
+            self._publisher.end(error)

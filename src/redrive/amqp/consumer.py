@@ -1,0 +1,149 @@
+"""A consumer: deliveries in batches as they arrive, and their settlement.
+
+A channel has one consumer, so its delivery tags are consecutive and acks can go out as ranges.
+Memory is bounded by `budget` bytes: while more than that is unsettled, the socket is not read.
+So a connection with a budgeted consumer must not be the one whose confirms settle the deliveries:
+they would never be read. Publish on another connection.
+
+When the connection or channel ends, `next_batch` raises its error, and every delivery that was not
+settled on the wire is void: the broker delivers it again, here or elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from redrive.amqp import frames
+from redrive.amqp.delivery import Delivery
+from redrive.amqp.settlement import Settlement
+from redrive.errors import BrokerError
+
+if TYPE_CHECKING:
+    from redrive.amqp.channel import Channel
+
+_STRAGGLERS_AFTER: Final = 0.05
+"""Seconds after which acks beyond a gap go out although no later ack pushes them."""
+
+
+class Consumer:
+    """Deliveries of one queue. Made by `Channel.consume`."""
+
+    def __init__(self, channel: Channel, tag: str, budget: int) -> None:
+        self._channel = channel
+        self._tag = tag
+        self._budget = budget
+        self._held = 0
+        self._over = False
+        self._arrived: list[Delivery] = []
+        self._waiter: asyncio.Future[None] | None = None
+        self._error: BrokerError | None = None
+        self._cancelled = False
+        self._settlement = Settlement()
+        self._stragglers: asyncio.TimerHandle | None = None
+
+    # The wire's side
+
+    def deliver(self, delivery: Delivery) -> bool:
+        """Take a delivery; whether it is the first since the owner last looked."""
+        if self._cancelled:
+            # It came after the owner asked to stop: it goes back to the queue unread.
+            self.requeue(delivery, counted=False)
+            return False
+        self._held += delivery.size
+        if self._held > self._budget and not self._over:
+            self._over = True
+            self._channel.wire.over_budget(self, over=True)
+        self._arrived.append(delivery)
+        return len(self._arrived) == 1
+
+    def wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def end(self, error: BrokerError) -> None:
+        """No delivery follows, and nothing can be settled any more."""
+        self._error = error
+        self._cancelled = True
+        if self._stragglers is not None:
+            self._stragglers.cancel()
+        if self._over:  # or the other channels of the connection would wait for ever
+            self._over = False
+            self._channel.wire.over_budget(self, over=False)
+        self.wake()
+
+    # The owner's side
+
+    @property
+    def unsettled_bytes(self) -> int:
+        return self._held
+
+    async def next_batch(self) -> list[Delivery]:
+        """Wait for deliveries and take all that are there. Empty once cancelled."""
+        while not self._arrived:
+            if self._error is not None:
+                raise self._error
+            if self._cancelled:
+                return []
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        batch, self._arrived = self._arrived, []
+        return batch
+
+    def ack(self, delivery: Delivery) -> None:
+        """Settle a delivery as done. It goes out with the next `flush`."""
+        self._settlement.ready(delivery.tag)
+        self._release(delivery)
+
+    def requeue(self, delivery: Delivery, *, counted: bool = True) -> None:
+        """Give a delivery back to its queue, by nack: on 4.3 that costs it no delivery count."""
+        self._answer(
+            delivery,
+            frames.nack(self._channel.number, delivery.tag, multiple=False, requeue=True),
+            counted,
+        )
+
+    def reject(self, delivery: Delivery) -> None:
+        """Reject a delivery for good: it goes the way of its queue's dead letter exchange."""
+        self._answer(
+            delivery, frames.reject(self._channel.number, delivery.tag, requeue=False), counted=True
+        )
+
+    def _answer(self, delivery: Delivery, frame: bytes, counted: bool) -> None:
+        if self._error is None:
+            self._channel.wire.write(frame)
+        self._settlement.gone(delivery.tag)
+        if counted:
+            self._release(delivery)
+
+    def _release(self, delivery: Delivery) -> None:
+        self._held -= delivery.size
+        if self._over and self._held <= self._budget:
+            self._over = False
+            self._channel.wire.over_budget(self, over=False)
+
+    def flush(self) -> None:
+        """Send the acks that are due."""
+        if self._error is not None:
+            return
+        number, write = self._channel.number, self._channel.wire.write
+        for tag, multiple in self._settlement.flush():
+            write(frames.ack(number, tag, multiple=multiple))
+        if self._settlement.waiting and self._stragglers is None:
+            loop = asyncio.get_running_loop()
+            self._stragglers = loop.call_later(_STRAGGLERS_AFTER, self._flush_stragglers)
+
+    def _flush_stragglers(self) -> None:
+        self._stragglers = None
+        self.flush()
+
+    async def cancel(self) -> None:
+        """Stop consuming. What arrived is still the owner's; what arrives from now on goes back."""
+        if self._cancelled:
+            return
+        self._cancelled = True
+        await self._channel.cancel(self._tag)
+        self.wake()

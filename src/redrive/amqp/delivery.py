@@ -1,0 +1,40 @@
+"""A message as it came from the broker."""
+
+from __future__ import annotations
+
+_BOOKKEEPING = 256
+"""Bytes that a delivery costs beside its content, roughly; counted so that a million empty
+messages do not look like none."""
+
+
+class Delivery:
+    """One delivery: raw properties and body, where it was published, and its tag on the channel."""
+
+    __slots__ = ("body", "exchange", "properties", "redelivered", "routing_key", "tag")
+
+    def __init__(
+        self,
+        tag: int,
+        redelivered: bool,
+        exchange: str,
+        routing_key: str,
+        properties: bytes,
+        body: bytes,
+    ) -> None:
+        self.tag = tag
+        self.redelivered = redelivered
+        self.exchange = exchange
+        self.routing_key = routing_key
+        self.properties = properties
+        self.body = body
+
+    @property
+    def size(self) -> int:
+        """What the delivery counts against a byte budget."""
+        return len(self.body) + len(self.properties) + _BOOKKEEPING
+
+    def __repr__(self) -> str:
+        return (
+            f"Delivery(tag={self.tag}, exchange={self.exchange!r}, "
+            f"routing_key={self.routing_key!r}, {len(self.body)} bytes)"
+        )

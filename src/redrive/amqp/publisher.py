@@ -1,0 +1,114 @@
+"""A publisher: pipelined publishes on a confirming channel, each with an outcome.
+
+`publish` never waits; `ready` does, while the socket is full or the broker has blocked publishers.
+Outcomes come in batches from `next_outcomes`, or one by one from `send`.
+
+When the channel or connection ends, `next_outcomes` and `send` raise its error, and what is still
+in `unanswered` is in doubt: it may or may not have reached a queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from redrive.amqp import frames
+from redrive.amqp.confirms import Outcome, Publish, Returned, Settled, Unconfirmed
+from redrive.errors import BrokerError
+
+if TYPE_CHECKING:
+    from redrive.amqp.channel import Channel
+
+_ROUTES: Final = 4096
+"""How many encoded (exchange, routing key) pairs are kept; routing keys may be unique."""
+
+
+class Publisher:
+    """Publishes on one channel, always mandatory. Made by `Channel.publisher`."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._unconfirmed = Unconfirmed()
+        self._settled: list[Settled] = []
+        self._waiter: asyncio.Future[None] | None = None
+        self._error: BrokerError | None = None
+        self._routes: dict[tuple[str, str], bytes] = {}
+
+    # The wire's side
+
+    def on_answer(self, tag: int, *, multiple: bool, confirmed: bool) -> None:
+        settled = self._unconfirmed.answered(tag, multiple=multiple, confirmed=confirmed)
+        for item in settled:
+            publish, outcome = item
+            if publish.answer is None:
+                self._settled.append(item)
+            elif not publish.answer.done():
+                publish.answer.set_result(outcome)
+        if self._settled and self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def on_return(self, outcome: Returned, given_back: Publish) -> None:
+        self._unconfirmed.returned(outcome, given_back)
+
+    def end(self, error: BrokerError) -> None:
+        self._error = error
+        for publish in self._unconfirmed.publishes():
+            if publish.answer is not None and not publish.answer.done():
+                publish.answer.set_exception(error)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # The owner's side
+
+    @property
+    def unanswered(self) -> list[Publish]:
+        """The publishes that the broker has not answered, oldest first."""
+        return self._unconfirmed.publishes()
+
+    @property
+    def closed(self) -> bool:
+        return self._error is not None
+
+    async def ready(self) -> None:
+        """Wait until publishing makes sense: not blocked by the broker, room in the socket."""
+        await self._channel.connection.unblocked()
+        await self._channel.wire.writable()
+
+    def publish(self, publish: Publish) -> None:
+        """Send a message. Raises `Unpublishable` for one that would end the connection."""
+        if self._error is not None:
+            raise self._error
+        wire = self._channel.wire
+        route = (publish.exchange, publish.routing_key)
+        method = self._routes.get(route)
+        if method is None:
+            if len(self._routes) >= _ROUTES:
+                self._routes.clear()
+            method = frames.publish_method(self._channel.number, *route)
+            self._routes[route] = method
+        properties = publish.properties
+        frames.refuse_oversized(properties, wire.frame_max)
+        wire.write(
+            frames.message(method, self._channel.number, properties, publish.body, wire.frame_max)
+        )
+        self._unconfirmed.add(publish)
+
+    async def send(self, publish: Publish) -> Outcome:
+        """Publish one message and wait for its outcome."""
+        await self.ready()
+        publish.answer = asyncio.get_running_loop().create_future()
+        self.publish(publish)
+        return await publish.answer
+
+    async def next_outcomes(self) -> list[Settled]:
+        """Wait for outcomes and take all that are there."""
+        while not self._settled:
+            if self._error is not None:
+                raise self._error
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        settled, self._settled = self._settled, []
+        return settled

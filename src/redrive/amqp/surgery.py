@@ -1,0 +1,123 @@
+"""Taking headers out of a raw property section and putting others in, in one pass.
+
+The hot path of everything that publishes again. It does what `Properties` does, without splitting
+what it does not look at: untouched headers stay together as the slices of bytes they came in.
+`Properties` is for reading and for the rare changes; a property test holds the two together.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from redrive.amqp import fields
+from redrive.errors import MalformedData
+
+_U16: Final = struct.Struct(">H")
+_U32: Final = struct.Struct(">I")
+_CONTENT_TYPE: Final = 0x8000
+_CONTENT_ENCODING: Final = 0x4000
+_HEADERS: Final = 0x2000
+_DELIVERY_MODE: Final = 0x1000
+EXPIRATION: Final = 0x0100
+USER_ID: Final = 0x0010
+
+_SIZED: Final = 255
+_UNKNOWN: Final = 254
+# By type letter: the payload's size, or that a length precedes it, or that nobody knows the type.
+_SIZES: Final = bytes(
+    fields.FIXED_SIZE.get(letter, _SIZED if letter in fields.SIZED else _UNKNOWN)
+    for letter in range(256)
+)
+_MAY_HOLD_NON_FINITE: Final = frozenset(b"dfAF")
+
+
+class Opened(NamedTuple):
+    """A property section, opened up: everything but `taken` goes back as it was."""
+
+    flags: int
+    before: bytes
+    """Content type and encoding."""
+    kept: list[bytes]
+    """The headers that stay, in slices."""
+    taken: dict[bytes, bytes]
+    """The headers that were asked for, as raw fields; of repeated names the last."""
+    after: bytes
+    """The delivery mode and all that follows."""
+    suspicious: bool
+    """Whether a kept header could hold NaN or an infinity."""
+
+
+def flags_of(raw: bytes) -> int:
+    """Which properties a section has."""
+    if len(raw) < 2:
+        raise MalformedData("a property section is cut off")
+    return raw[0] << 8 | raw[1]
+
+
+def open_up(raw: bytes, take: frozenset[bytes]) -> Opened:
+    """Take the named headers out. Raises `MalformedData` where their boundaries cannot be found."""
+    try:
+        opened = _open_up(raw, take)
+        if opened.flags & _DELIVERY_MODE:
+            opened.after[0]  # which `close_up` looks at
+        return opened
+    except (IndexError, struct.error):
+        raise MalformedData("a property section is cut off") from None
+
+
+def _open_up(raw: bytes, take: frozenset[bytes]) -> Opened:
+    flags = raw[0] << 8 | raw[1]
+    start = 2
+    if flags & _CONTENT_TYPE:
+        start += 1 + raw[start]
+    if flags & _CONTENT_ENCODING:
+        start += 1 + raw[start]
+    if not flags & _HEADERS:
+        return Opened(flags, raw[2:start], [], {}, raw[start:], False)
+    position = kept_from = start + 4
+    end = position + _U32.unpack_from(raw, start)[0]
+    kept: list[bytes] = []
+    taken: dict[bytes, bytes] = {}
+    suspicious = False
+    while position < end:
+        field = position + 1 + raw[position]
+        letter = raw[field]
+        size = _SIZES[letter]
+        if size == _SIZED:
+            stop = field + 5 + _U32.unpack_from(raw, field + 1)[0]
+        elif size == _UNKNOWN:
+            raise MalformedData(f"unknown field type 0x{letter:02x}")
+        else:
+            stop = field + 1 + size
+        name = raw[position + 1 : field]
+        if name in take:
+            if position > kept_from:
+                kept.append(raw[kept_from:position])
+            kept_from = stop
+            taken[name] = raw[field:stop]
+        elif letter in _MAY_HOLD_NON_FINITE:
+            suspicious = True
+        position = stop
+    if position != end or end > len(raw):
+        raise MalformedData("a header is cut off")
+    if end > kept_from:
+        kept.append(raw[kept_from:end])
+    return Opened(flags, raw[2:start], kept, taken, raw[end:], suspicious)
+
+
+def close_up(opened: Opened, put: Mapping[bytes, bytes]) -> bytes:
+    """The section with headers (names and raw fields) put in at the end, made persistent."""
+    flags, before, kept, _, after, _ = opened
+    if put:
+        kept = [*kept, *map(fields.entry, put.keys(), put.values())]
+    if not flags & _DELIVERY_MODE:
+        after = b"\x02" + after
+    elif after[0] != 2:
+        after = b"\x02" + after[1:]
+    flags |= _DELIVERY_MODE
+    if not kept and not flags & _HEADERS:
+        return b"".join((_U16.pack(flags), before, after))
+    inside = b"".join(kept)
+    return b"".join((_U16.pack(flags | _HEADERS), before, _U32.pack(len(inside)), inside, after))

@@ -1,0 +1,298 @@
+"""The byte stream of one connection: frames in, frames out, heartbeats, back-pressure.
+
+Incoming bytes are cut into frames here and handed to the channel they belong to; deliveries, the
+hot path, are assembled right in the loop when all their frames have arrived. Outgoing frames are
+collected during one turn of the event loop and written together.
+
+Bytes that are no AMQP end the connection with `MalformedData`; a peer that falls silent for two
+heartbeat intervals ends it with `ConnectionLost`. Whatever ends it, every channel is told once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import TYPE_CHECKING, Final, cast
+
+from redrive.amqp import frames
+from redrive.amqp.delivery import Delivery
+from redrive.errors import BrokerError, ConnectionLost, MalformedData
+
+if TYPE_CHECKING:
+    from redrive.amqp.channel import Channel
+    from redrive.amqp.connection import Connection
+    from redrive.amqp.consumer import Consumer
+
+_HEAD: Final = frames.HEAD.unpack_from
+_U64: Final = struct.Struct(">Q").unpack_from
+_TAG: Final = struct.Struct(">QB").unpack_from
+_METHOD_INDEX: Final = struct.Struct(">I").unpack_from
+_HANDSHAKE_FRAME_MAX: Final = 1 << 20
+_WRITE_HIGH_WATER: Final = 1 << 20
+
+
+class Wire(asyncio.Protocol):
+    """One connection's stream. `Connection` is its owner and speaks for it to the outside."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._rest = b""
+        self._out: list[bytes] = []
+        self._flush_scheduled = False
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._over_budget: set[Consumer] = set()
+        self._waiting_calls = 0
+        self._reading = True
+        self._heard = True
+        self._wrote = False
+        self._silent_ticks = 0
+        self._heartbeat: asyncio.TimerHandle | None = None
+        self.channels: dict[int, Channel] = {}
+        self.frame_max = _HANDSHAKE_FRAME_MAX
+        self.error: BrokerError | None = None
+
+    # The transport's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop does not subclass it
+        self._transport.set_write_buffer_limits(high=_WRITE_HIGH_WATER)
+        self.write(frames.PROTOCOL_HEADER)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.fail(ConnectionLost(f"the connection to the broker was lost: {exc or 'closed by it'}"))
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = True
+        if self._rest:
+            data = self._rest + data
+        touched: list[Consumer] = []
+        try:
+            position = self._read_frames(data, touched)
+        except (IndexError, struct.error):
+            self.fail(_lost(MalformedData("a frame's content is cut off")))
+            return
+        except MalformedData as error:
+            self.fail(_lost(error))
+            return
+        self._rest = data[position:]
+        for consumer in touched:
+            consumer.wake()
+
+    # Reading
+
+    def _read_frames(self, data: bytes, touched: list[Consumer]) -> int:
+        """Handle every whole frame in `data`; where the first incomplete one begins."""
+        position, end = 0, len(data)
+        channels = self.channels
+        while end - position >= 8:
+            kind, number, size = _HEAD(data, position)
+            stop: int = position + 7 + size
+            if stop >= end:
+                self._check_size(data, position, size)
+                break
+            if data[stop] != 0xCE:
+                self._check_size(data, position, size)
+                raise MalformedData("a frame does not end where it says")
+            if kind == frames.METHOD:
+                channel = channels.get(number)
+                index = _METHOD_INDEX(data, position + 7)[0]
+                if index == frames.DELIVER and channel is not None:
+                    position = self._read_delivery(data, position, stop, channel, touched)
+                    continue
+                if index == frames.ACK and channel is not None:
+                    tag, multiple = _TAG(data, position + 11)
+                    channel.on_answer(tag, multiple=bool(multiple), confirmed=True)
+                else:
+                    self._on_method(number, index, data[position + 7 : stop])
+            elif kind == frames.HEARTBEAT:
+                pass
+            else:
+                channel = channels.get(number)
+                if channel is not None:
+                    channel.on_content_frame(kind, data[position + 7 : stop], touched)
+            position = stop + 1
+        return position
+
+    def _check_size(self, data: bytes, position: int, size: int) -> None:
+        if data.startswith(b"AMQP", position):
+            version = ".".join(str(byte) for byte in data[position + 5 : position + 8])
+            raise MalformedData(f"the peer speaks AMQP {version}, not 0-9-1")
+        if size + 8 > self.frame_max:
+            raise MalformedData(f"a frame of {size} bytes exceeds the agreed {self.frame_max}")
+
+    def _read_delivery(
+        self, data: bytes, position: int, stop: int, channel: Channel, touched: list[Consumer]
+    ) -> int:
+        """Read a basic.deliver and, where they are all here, its header and body frames."""
+        at = position + 11
+        tag_end = at + 1 + data[at]
+        consumer = channel.consumer_of(data[at + 1 : tag_end])
+        tag = _U64(data, tag_end)[0]
+        redelivered = data[tag_end + 8] != 0
+        at = tag_end + 9
+        exchange_end = at + 1 + data[at]
+        exchange = str(data[at + 1 : exchange_end], "utf-8", "surrogateescape")
+        at = exchange_end
+        key_end = at + 1 + data[at]
+        if key_end != stop:
+            raise MalformedData("a delivery's fields do not fill its frame")
+        routing_key = str(data[at + 1 : key_end], "utf-8", "surrogateescape")
+
+        number = channel.number
+        end = len(data)
+        head = stop + 1
+        if end - head >= 20:
+            kind, owner, size = _HEAD(data, head)
+            head_stop: int = head + 7 + size
+            if kind == 2 and owner == number and head_stop < end and data[head_stop] == 0xCE:
+                length = _U64(data, head + 11)[0]
+                properties = data[head + 19 : head_stop]
+                if length == 0:
+                    delivery = Delivery(tag, redelivered, exchange, routing_key, properties, b"")
+                    channel.on_delivery(consumer, delivery, touched)
+                    return head_stop + 1
+                body = head_stop + 1
+                if end - body >= 8:
+                    kind, owner, size = _HEAD(data, body)
+                    body_stop: int = body + 7 + size
+                    if (
+                        size == length
+                        and kind == 3
+                        and owner == number
+                        and body_stop < end
+                        and data[body_stop] == 0xCE
+                    ):
+                        delivery = Delivery(
+                            tag,
+                            redelivered,
+                            exchange,
+                            routing_key,
+                            properties,
+                            data[body + 7 : body_stop],
+                        )
+                        channel.on_delivery(consumer, delivery, touched)
+                        return body_stop + 1
+        channel.expect_delivery(
+            consumer, Delivery(tag, redelivered, exchange, routing_key, b"", b"")
+        )
+        return stop + 1
+
+    def _on_method(self, number: int, index: int, payload: bytes) -> None:
+        if number == 0:
+            self._connection.on_method(index, payload)
+        elif (channel := self.channels.get(number)) is not None:
+            channel.on_method(index, payload)
+
+    # Writing
+
+    def write(self, data: bytes) -> None:
+        """Queue bytes; everything of one turn of the loop goes out together."""
+        self._out.append(data)
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        out, self._out = self._out, []
+        if out and self._transport is not None and not self._transport.is_closing():
+            self._wrote = True
+            self._transport.write(b"".join(out) if len(out) > 1 else out[0])
+
+    async def writable(self) -> None:
+        """Wait until the socket takes bytes again."""
+        while not self._writable.is_set():
+            if self.error is not None:
+                raise self.error
+            await self._writable.wait()
+        if self.error is not None:
+            raise self.error
+
+    # Back-pressure on what we read
+
+    def over_budget(self, consumer: Consumer, *, over: bool) -> None:
+        """Stop or resume reading: the only brake that bounds memory by bytes."""
+        if over:
+            self._over_budget.add(consumer)
+        else:
+            self._over_budget.discard(consumer)
+        self._adjust_reading()
+
+    def call_began(self) -> None:
+        """An answer is awaited, which may lie behind deliveries: read on, whatever the budget."""
+        self._waiting_calls += 1
+        self._adjust_reading()
+
+    def call_ended(self) -> None:
+        self._waiting_calls -= 1
+        self._adjust_reading()
+
+    def _adjust_reading(self) -> None:
+        wanted = not self._over_budget or self._waiting_calls > 0
+        if wanted == self._reading or self._transport is None or self._transport.is_closing():
+            return
+        self._reading = wanted
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    # Heartbeats
+
+    def start_heartbeats(self, interval: float) -> None:
+        """Send one whenever we were silent for half the interval, and expect the same."""
+        if interval > 0:
+            self._heartbeat = self._loop.call_later(interval / 2, self._on_heartbeat, interval)
+
+    def _on_heartbeat(self, interval: float) -> None:
+        if not self._wrote:
+            self.write(frames.HEARTBEAT_FRAME)
+        self._wrote = False
+        # While reading is paused we are the ones who do not listen.
+        self._silent_ticks = 0 if self._heard or not self._reading else self._silent_ticks + 1
+        self._heard = False
+        if self._silent_ticks >= 4:
+            self.fail(ConnectionLost(f"the broker was silent for {2 * interval:g} s"))
+            return
+        self._heartbeat = self._loop.call_later(interval / 2, self._on_heartbeat, interval)
+
+    # The end
+
+    def fail(self, error: BrokerError) -> None:
+        """Give the connection up: nothing more is read or written, every channel learns why."""
+        self._end(error)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def end(self, error: BrokerError) -> None:
+        """The connection was closed in good order: what is queued still goes out."""
+        if self._flush_scheduled:
+            self._flush()
+        self._end(error)
+        if self._transport is not None:
+            self._transport.close()
+
+    def _end(self, error: BrokerError) -> None:
+        if self.error is not None:
+            return
+        self.error = error
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+        self._writable.set()
+        for channel in list(self.channels.values()):
+            channel.on_closed(error)
+        self.channels.clear()
+        self._connection.on_lost(error)
+
+
+def _lost(error: MalformedData) -> ConnectionLost:
+    return ConnectionLost(f"the broker sent what cannot be read: {error}")
