@@ -1,0 +1,134 @@
+"""A lane to the broker that one bad message cannot close.
+
+Publishes go out pipelined. When the broker answers one of them by closing the channel or the
+connection, nothing tells which one it was: all that are unanswered are in doubt. The lane then
+opens anew and sends them one at a time, marked as possible duplicates; a message that closes it
+again, alone this time, is the culprit, and everything behind it goes through.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from redrive.amqp import Connection, Outcome, Publish, Publisher, Returned
+from redrive.errors import BrokerError, ChannelClosed, ConnectionClosed, Unpublishable
+from redrive.work.republish import marked_redelivered
+
+Connect = Callable[[str], Awaitable[Connection]]
+
+_DESTINATION_AT_FAULT: Final = frozenset((403, 404))
+_MESSAGE_MAY_BE_AT_FAULT: Final = frozenset((501, 502, 505, 541))
+
+
+@dataclass(frozen=True, slots=True)
+class Poison:
+    """The broker closed the channel on this message twice, the second time on it alone."""
+
+    error: BrokerError
+
+
+Verdict = Outcome | Poison
+
+
+class Lane:
+    """A publisher that recovers. One owner publishes and reads the outcomes."""
+
+    def __init__(self, connect: Connect, name: str) -> None:
+        self._connect = connect
+        self._name = name
+        self._connection: Connection | None = None
+        self._publisher: Publisher | None = None
+        self._recovering = False
+        self._waiting: list[Publish] = []
+
+    async def open(self) -> None:
+        self._connection = await self._connect(self._name)
+        await self._open_channel()
+
+    async def _open_channel(self) -> None:
+        assert self._connection is not None
+        channel = await self._connection.channel()
+        self._publisher = await channel.publisher()
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            await self._connection.close()
+
+    def abort(self) -> None:
+        if self._connection is not None:
+            self._connection.abort()
+
+    @property
+    def user(self) -> str:
+        assert self._connection is not None
+        return self._connection.user
+
+    async def ready(self) -> None:
+        """Wait while the broker blocks publishers or the socket is full.
+
+        A closed lane does not raise here: `next_verdicts` is where it recovers or ends.
+        """
+        assert self._publisher is not None
+        with contextlib.suppress(BrokerError):
+            await self._publisher.ready()
+
+    def publish(self, publish: Publish) -> None:
+        """Send a message, or keep it until the lane has recovered. `Unpublishable` is raised."""
+        assert self._publisher is not None
+        if self._recovering or self._publisher.closed:
+            self._waiting.append(publish)
+        else:
+            self._publisher.publish(publish)
+
+    async def next_verdicts(self) -> list[tuple[Publish, Verdict]]:
+        """Wait for verdicts and take all that are there."""
+        assert self._publisher is not None
+        try:
+            return [*await self._publisher.next_outcomes()]
+        except (ChannelClosed, ConnectionClosed) as error:
+            if not _may_blame_a_message(error):
+                raise
+            return await self._recover()
+
+    async def _recover(self) -> list[tuple[Publish, Verdict]]:
+        assert self._publisher is not None
+        self._recovering = True
+        in_doubt = self._publisher.unanswered
+        for publish in in_doubt:
+            publish.properties = marked_redelivered(publish.properties)
+            publish.returned = None
+        await self._reopen()
+        verdicts: list[tuple[Publish, Verdict]] = []
+        while in_doubt or self._waiting:
+            verdicts += [(publish, await self._send_alone(publish)) for publish in in_doubt]
+            in_doubt, self._waiting = self._waiting, []
+        self._recovering = False
+        return verdicts
+
+    async def _send_alone(self, publish: Publish) -> Verdict:
+        assert self._publisher is not None
+        try:
+            return await self._publisher.send(publish)
+        except Unpublishable as error:
+            return Poison(BrokerError(str(error)))
+        except (ChannelClosed, ConnectionClosed) as error:
+            if not _may_blame_a_message(error):
+                raise
+            await self._reopen()
+            if error.code in _DESTINATION_AT_FAULT:
+                return Returned(error.code, error.text)
+            return Poison(error)
+
+    async def _reopen(self) -> None:
+        assert self._connection is not None
+        if self._connection.is_open:
+            await self._open_channel()
+        else:
+            await self.open()
+
+
+def _may_blame_a_message(error: ChannelClosed | ConnectionClosed) -> bool:
+    return isinstance(error, ChannelClosed) or error.code in _MESSAGE_MAY_BE_AT_FAULT

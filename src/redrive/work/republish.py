@@ -1,0 +1,180 @@
+"""What is sent when a message is published again: what its publisher sent, made safe to send.
+
+Byte for byte the publisher's entries, except:
+- the broker's own headers go; the deaths in `x-death` move to `redrive-deaths` first, since a
+  broker forgets them (4.x) or miscounts with them (3.x) after a republish;
+- the delivery mode becomes persistent;
+- what would close the channel (`user_id` of someone else), kill the copy (`expiration`) or multiply
+  it (`CC`, `BCC`) is set aside in a `redrive-*` header;
+- `redrive-redelivered` marks a copy that may be a second one.
+
+What Redrive adds has at most 16 KiB: first the stack is cut, then old deaths, then the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from redrive.amqp import fields, surgery
+from redrive.amqp.delivery import Delivery
+from redrive.amqp.fields import octets
+from redrive.amqp.properties import Properties
+from redrive.domain import headers
+from redrive.errors import MalformedData, Unpublishable
+
+_OURS: Final = frozenset(map(octets, headers.WRITTEN))
+_TAKEN: Final = _OURS.union(map(octets, headers.BROKERS_OWN), (b"CC", b"BCC"))
+_X_DEATH: Final = octets(headers.X_DEATH)
+_DEATHS: Final = octets(headers.DEATHS)
+_REASON: Final = octets(headers.ERROR_REASON)
+_STACK: Final = octets(headers.ERROR_STACK)
+_REDELIVERED: Final = octets(headers.REDELIVERED)
+_USER_ID: Final = octets(headers.USER_ID)
+_EXPIRATION: Final = octets(headers.EXPIRATION)
+_TRUE: Final = fields.boolean(True)
+_SET_ASIDE: Final = {b"CC": octets(headers.CC), b"BCC": octets(headers.BCC)}
+_RARE: Final = surgery.USER_ID | surgery.EXPIRATION
+_MAX_ADDED: Final = 16 * 1024
+
+
+def republished(
+    delivery: Delivery, *, user: str, put: Mapping[bytes, bytes] | None = None
+) -> bytes:
+    """The properties to send for a delivery that is moved, with headers put in."""
+    draft = Draft(delivery, user)
+    if put:
+        draft.ours.update(put)
+    return draft.seal()
+
+
+class Draft:
+    """A delivery's properties, opened up: read what is known of it, add to `ours`, then `seal`.
+
+    `user` is whom the broker knows us as. Raises `Unpublishable` if no broker would take them.
+    """
+
+    __slots__ = ("_opened", "_redelivered", "ours", "x_death")
+
+    def __init__(self, delivery: Delivery, user: str) -> None:
+        raw = delivery.properties
+        self.ours: dict[bytes, bytes] = {}
+        """Redrive's own headers, by name, as raw fields."""
+        try:
+            if surgery.flags_of(raw) & _RARE:
+                raw = _set_properties_aside(raw, user, self.ours)
+            self._opened = surgery.open_up(raw, _TAKEN)
+        except MalformedData as error:
+            raise Unpublishable(f"the properties cannot be read: {error}") from error
+        taken = self._opened.taken
+        self.x_death = taken.get(_X_DEATH)
+        self._redelivered = delivery.redelivered
+        for name, field in taken.items():
+            if name in _OURS:
+                self.ours.setdefault(name, field)
+            elif name in _SET_ASIDE:
+                self.ours[_SET_ASIDE[name]] = field
+
+    @property
+    def publishers_own(self) -> list[bytes]:
+        """What the publisher sent, in a form that is the same at every delivery of the message."""
+        opened = self._opened
+        return [opened.before, *opened.kept, opened.after, self.x_death or b""]
+
+    def seal(
+        self,
+        *,
+        keep_deaths: bool = True,
+        only_on_the_way: Mapping[bytes, bytes] | None = None,
+    ) -> bytes:
+        """The properties to send. `keep_deaths` moves what is in `x-death` to `redrive-deaths`;
+        `only_on_the_way` are headers that the broker itself removes again."""
+        ours = self.ours
+        if keep_deaths and self.x_death is not None:
+            ours[_DEATHS] = _deaths(ours.get(_DEATHS), self.x_death)
+        if self._redelivered:
+            ours[_REDELIVERED] = _TRUE
+        if sum(map(len, ours.values())) > _MAX_ADDED:
+            _shorten(ours)
+        opened = self._opened
+        if opened.suspicious and any(map(fields.holds_non_finite, opened.kept)):
+            raise Unpublishable(
+                "a header is NaN or infinite, on which the broker closes the connection",
+                remedy="mend the producer; a replay needs the header edited",
+            )
+        return surgery.close_up(opened, {**ours, **only_on_the_way} if only_on_the_way else ours)
+
+
+def marked_redelivered(raw: bytes) -> bytes:
+    """Properties that were sent before, marked because this copy may be a second one."""
+    return Properties.read(raw).with_headers({headers.REDELIVERED: _TRUE}).raw
+
+
+def _set_properties_aside(raw: bytes, user: str, ours: dict[bytes, bytes]) -> bytes:
+    properties = Properties.read(raw)
+    owner = properties.get("user_id")
+    if owner is not None and owner != user:
+        ours[_USER_ID] = fields.longstr(str(owner))
+        properties = properties.without("user_id")
+    expiration = properties.get("expiration")
+    if expiration is not None:
+        ours[_EXPIRATION] = fields.longstr(str(expiration))
+        properties = properties.without("expiration")
+    return properties.raw
+
+
+def _deaths(known: bytes | None, x_death: bytes) -> bytes:
+    """`redrive-deaths` with the deaths of `x-death` added, oldest first, the newest kept.
+
+    A field that is not the array it should be adds nothing: headers can be forged.
+    """
+    newest_first = array_items(x_death)
+    if known is None and len(newest_first) == 1:
+        return x_death  # the common case: the same array
+    deaths = [*array_items(known), *reversed(newest_first)]
+    return fields.array(deaths[-headers.MAX_DEATHS :])
+
+
+def array_items(field: bytes | None) -> list[bytes]:
+    """The raw fields of an array; none if it is not one."""
+    if field is None or field[:1] != b"A":
+        return []
+    items = []
+    position, end = 5, len(field)
+    try:
+        while position < end:
+            stop = fields.field_end(field, position, end)
+            items.append(field[position:stop])
+            position = stop
+    except MalformedData:
+        return []
+    return items
+
+
+def _shorten(ours: dict[bytes, bytes]) -> None:
+    """Bring Redrive's headers within their 16 KiB. What is set aside of the publisher's stays."""
+
+    def excess() -> int:
+        return sum(map(len, ours.values())) - _MAX_ADDED
+
+    _cut_text(ours, _STACK, excess())
+    deaths = array_items(ours.get(_DEATHS))
+    while len(deaths) > 1 and excess() > 0:
+        deaths = deaths[1:]
+        ours[_DEATHS] = fields.array(deaths)
+    _cut_text(ours, _REASON, excess())
+
+
+def _cut_text(ours: dict[bytes, bytes], name: bytes, excess: int) -> None:
+    field = ours.get(name)
+    if field is None or excess <= 0 or field[:1] != b"S":
+        return
+    kept = field[5 : max(5, len(field) - excess)]
+    ours[name] = fields.longstr(kept.decode("utf-8", "ignore"))
+
+
+def text_of(field: bytes | None) -> str | None:
+    """A header that should be a string; None if it is none, or not one."""
+    if field is None or field[:1] != b"S":
+        return None
+    return fields.text(field[5:])
