@@ -95,7 +95,7 @@ class BrokerError(RedriveError):
 
 
 class CannotStart(BrokerError):
-    """A private broker (the demo's, the tests') could not be started; the message has its log's end."""
+    """A private broker, the demo's or the tests', did not start; the message has its log's end."""
 
 
 class CannotConnect(BrokerError):

@@ -18,6 +18,7 @@ from redrive.amqp import frames
 from redrive.amqp.confirms import Publish, Returned
 from redrive.amqp.consumer import Consumer
 from redrive.amqp.delivery import Delivery
+from redrive.amqp.frames import request
 from redrive.amqp.publisher import Publisher
 from redrive.errors import (
     AccessRefused,
@@ -93,7 +94,8 @@ class Channel:
     ) -> str:
         """Declare a queue; its name, which the broker chose if `queue` is empty."""
         ok = await self.call(
-            commands.Queue.Declare(
+            request(
+                commands.Queue.Declare,
                 queue=queue,
                 durable=durable,
                 exclusive=exclusive,
@@ -107,7 +109,7 @@ class Channel:
     async def inspect_queue(self, queue: str) -> tuple[int, int]:
         """Ready messages and consumers of a queue that must exist (a passive declare)."""
         ok = await self.call(
-            commands.Queue.Declare(queue=queue, passive=True), commands.Queue.DeclareOk
+            request(commands.Queue.Declare, queue=queue, passive=True), commands.Queue.DeclareOk
         )
         return int(ok.message_count or 0), int(ok.consumer_count or 0)
 
@@ -116,22 +118,26 @@ class Channel:
     ) -> int:
         """Delete a queue; how many messages were in it."""
         ok = await self.call(
-            commands.Queue.Delete(queue=queue, if_unused=if_unused, if_empty=if_empty),
+            request(commands.Queue.Delete, queue=queue, if_unused=if_unused, if_empty=if_empty),
             commands.Queue.DeleteOk,
         )
         return int(ok.message_count or 0)
 
     async def purge_queue(self, queue: str) -> int:
         """Drop a queue's ready messages; how many there were."""
-        ok = await self.call(commands.Queue.Purge(queue=queue), commands.Queue.PurgeOk)
+        ok = await self.call(request(commands.Queue.Purge, queue=queue), commands.Queue.PurgeOk)
         return int(ok.message_count or 0)
 
     async def bind_queue(
         self, queue: str, exchange: str, routing_key: str, arguments: Arguments | None = None
     ) -> None:
         await self.call(
-            commands.Queue.Bind(
-                queue=queue, exchange=exchange, routing_key=routing_key, arguments=arguments
+            request(
+                commands.Queue.Bind,
+                queue=queue,
+                exchange=exchange,
+                routing_key=routing_key,
+                arguments=arguments,
             ),
             commands.Queue.BindOk,
         )
@@ -140,8 +146,12 @@ class Channel:
         self, queue: str, exchange: str, routing_key: str, arguments: Arguments | None = None
     ) -> None:
         await self.call(
-            commands.Queue.Unbind(
-                queue=queue, exchange=exchange, routing_key=routing_key, arguments=arguments
+            request(
+                commands.Queue.Unbind,
+                queue=queue,
+                exchange=exchange,
+                routing_key=routing_key,
+                arguments=arguments,
             ),
             commands.Queue.UnbindOk,
         )
@@ -157,7 +167,8 @@ class Channel:
         arguments: Arguments | None = None,
     ) -> None:
         await self.call(
-            commands.Exchange.Declare(
+            request(
+                commands.Exchange.Declare,
                 exchange=exchange,
                 exchange_type=kind,
                 durable=durable,
@@ -171,12 +182,13 @@ class Channel:
     async def inspect_exchange(self, exchange: str) -> None:
         """Raise `NotFound` unless the exchange exists (a passive declare)."""
         await self.call(
-            commands.Exchange.Declare(exchange=exchange, passive=True), commands.Exchange.DeclareOk
+            request(commands.Exchange.Declare, exchange=exchange, passive=True),
+            commands.Exchange.DeclareOk,
         )
 
     async def delete_exchange(self, exchange: str, *, if_unused: bool = False) -> None:
         await self.call(
-            commands.Exchange.Delete(exchange=exchange, if_unused=if_unused),
+            request(commands.Exchange.Delete, exchange=exchange, if_unused=if_unused),
             commands.Exchange.DeleteOk,
         )
 
@@ -194,31 +206,42 @@ class Channel:
         """Consume a queue, at most `prefetch` messages and `budget` bytes unsettled at a time."""
         if self._consumer is not None:
             raise BrokerError("a channel has one consumer", remedy="open another channel")
-        await self.call(commands.Basic.Qos(prefetch_count=prefetch), commands.Basic.QosOk)
+        await self.call(request(commands.Basic.Qos, prefetch_count=prefetch), commands.Basic.QosOk)
         tag = f"redrive-{next(_consumer_numbers)}"
         self._consumer_tag = tag.encode()
         self._consumer = Consumer(self, tag, budget)
         await self.call(
-            commands.Basic.Consume(
-                queue=queue, consumer_tag=tag, exclusive=exclusive, arguments=arguments
+            request(
+                commands.Basic.Consume,
+                queue=queue,
+                consumer_tag=tag,
+                exclusive=exclusive,
+                arguments=arguments,
             ),
             commands.Basic.ConsumeOk,
         )
         return self._consumer
 
     async def cancel(self, consumer_tag: str) -> None:
-        await self.call(commands.Basic.Cancel(consumer_tag=consumer_tag), commands.Basic.CancelOk)
+        await self.call(
+            request(commands.Basic.Cancel, consumer_tag=consumer_tag), commands.Basic.CancelOk
+        )
 
     async def publisher(self) -> Publisher:
         """Turn on confirms and give the channel's publisher."""
         if self._publisher is None:
-            await self.call(commands.Confirm.Select(), commands.Confirm.SelectOk)
+            await self.call(request(commands.Confirm.Select), commands.Confirm.SelectOk)
             self._publisher = Publisher(self)
         return self._publisher
 
     async def get(self, queue: str) -> Delivery | None:
         """Take one message off a queue, unacked; None if there is none."""
-        reply = await self._call(commands.Basic.Get(queue=queue))
+        if self._consumer is not None:
+            raise BrokerError(
+                "a channel that consumes cannot get: its delivery tags would have gaps",
+                remedy="open another channel",
+            )
+        reply = await self._call(request(commands.Basic.Get, queue=queue))
         if isinstance(reply, Delivery):
             return reply
         if isinstance(reply, commands.Basic.GetEmpty):
@@ -242,7 +265,7 @@ class Channel:
         self.wire.write(frame)
 
     async def open(self) -> None:
-        await self.call(commands.Channel.Open(), commands.Channel.OpenOk)
+        await self.call(request(commands.Channel.Open), commands.Channel.OpenOk)
 
     async def close(self) -> None:
         """Close the channel: unsettled deliveries go back to their queues."""
@@ -252,7 +275,9 @@ class Channel:
         if self._consumer is not None:
             self._consumer.end(closed)
         await self.call(
-            commands.Channel.Close(reply_code=200, reply_text="bye", class_id=0, method_id=0),
+            request(
+                commands.Channel.Close, reply_code=200, reply_text="bye", class_id=0, method_id=0
+            ),
             commands.Channel.CloseOk,
         )
         self.wire.channels.pop(self.number, None)
@@ -321,7 +346,7 @@ class Channel:
             tag, redelivered, exchange, routing_key, _ = frames.decode_get_ok(payload)
             self._content = _Content(Delivery(tag, redelivered, exchange, routing_key, b"", b""))
         elif index == frames.CHANNEL_CLOSE:
-            self.wire.write(frames.encode_method(commands.Channel.CloseOk(), self.number))
+            self.wire.write(frames.encode_method(request(commands.Channel.CloseOk), self.number))
             self.wire.channels.pop(self.number, None)
             code, reason = frames.decode_close(payload)
             self.on_closed(_ERRORS.get(code, ChannelClosed)(code, reason))
@@ -332,7 +357,9 @@ class Channel:
             flow = frames.decode_method(payload)
             assert isinstance(flow, commands.Channel.Flow)
             self.wire.write(
-                frames.encode_method(commands.Channel.FlowOk(active=flow.active), self.number)
+                frames.encode_method(
+                    request(commands.Channel.FlowOk, active=flow.active), self.number
+                )
             )
         else:
             self._answer(frames.decode_method(payload))

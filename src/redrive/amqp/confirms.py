@@ -107,6 +107,8 @@ class Unconfirmed:
                 continue
             if not confirmed:
                 settled.append((publish, REFUSED))
+                if publish.returned is not None:
+                    self._pass_on(publish)
             elif publish.returned is None:
                 settled.append((publish, CONFIRMED))
             else:
@@ -132,6 +134,14 @@ class Unconfirmed:
             )
         self._last_returned = tag
         self._pending[tag].returned = outcome
+
+    def _pass_on(self, refused: Publish) -> None:
+        """A publish that was refused was not the one given back: it was another one like it."""
+        assert refused.returned is not None
+        everything = range(self._oldest, self._sent + 1)
+        tag = self._first(everything, _Likeness(refused).same)
+        if tag:
+            self._pending[tag].returned = refused.returned
 
     def _first(self, tags: range, test: Callable[[Publish], bool]) -> int:
         get = self._pending.get

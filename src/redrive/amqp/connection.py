@@ -19,6 +19,7 @@ from redrive._version import __version__
 from redrive.amqp import frames
 from redrive.amqp.address import Address
 from redrive.amqp.channel import Channel
+from redrive.amqp.frames import request
 from redrive.amqp.wire import Wire
 from redrive.errors import BrokerError, CannotConnect, ConnectionClosed, ConnectionLost
 
@@ -51,6 +52,8 @@ async def connect(addresses: Sequence[Address], *, name: str) -> Connection:
             failures.append(f"{address}: certificate not trusted: {error.verify_message}")
         except (OSError, ssl.SSLError) as error:
             failures.append(f"{address}: {_plainly(error)}")
+        except ValueError as error:  # a host or vhost name that cannot be one
+            failures.append(f"{address}: {error}")
         except BrokerError as error:
             failures.append(f"{address}: {_handshake_reason(error)}")
         else:
@@ -117,7 +120,7 @@ class Connection:
         self._send(self._start_ok(str(start.mechanisms).split()))
         tune = await self._next(commands.Connection.Tune)
         self._send(self._tune_ok(tune))
-        self._send(commands.Connection.Open(virtual_host=address.vhost))
+        self._send(request(commands.Connection.Open, virtual_host=address.vhost))
         await self._next(commands.Connection.OpenOk)
         self.is_open = True
 
@@ -128,7 +131,8 @@ class Connection:
         response = (
             "" if self.address.external else f"\0{self.address.user}\0{self.address.password}"
         )
-        return commands.Connection.StartOk(
+        return request(
+            commands.Connection.StartOk,
             client_properties={
                 "product": "Redrive",
                 "version": __version__,
@@ -148,8 +152,11 @@ class Connection:
         heartbeat = min(wanted, tune.heartbeat) if wanted and tune.heartbeat else wanted
         self._wire.frame_max = frame_max
         self._wire.start_heartbeats(heartbeat)
-        return commands.Connection.TuneOk(
-            channel_max=self._channel_max, frame_max=frame_max, heartbeat=heartbeat
+        return request(
+            commands.Connection.TuneOk,
+            channel_max=self._channel_max,
+            frame_max=frame_max,
+            heartbeat=heartbeat,
         )
 
     async def _next(self, expected: type[_Reply]) -> _Reply:
@@ -195,11 +202,18 @@ class Connection:
             self._closing = True
             self._wire.call_began()  # the broker's answer may lie behind deliveries
             self._send(
-                commands.Connection.Close(reply_code=200, reply_text="bye", class_id=0, method_id=0)
+                request(
+                    commands.Connection.Close,
+                    reply_code=200,
+                    reply_text="bye",
+                    class_id=0,
+                    method_id=0,
+                )
             )
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT):
                 await self.lost()
+                await self._wire.disconnected.wait()  # TLS takes a moment more
         except TimeoutError:
             self.abort()
 
@@ -212,7 +226,7 @@ class Connection:
     def on_method(self, index: int, payload: bytes) -> None:
         if index == frames.CONNECTION_CLOSE:
             code, text = frames.decode_close(payload)
-            self._send(commands.Connection.CloseOk())
+            self._send(request(commands.Connection.CloseOk))
             self._wire.end(ConnectionClosed(code, text))
         elif index == commands.Connection.CloseOk.index:
             self._wire.end(ConnectionLost("the connection was closed by its owner"))

@@ -8,7 +8,7 @@ hot path, and those that carry text which may not be UTF-8 (close, return), whic
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Final, TypeVar
 
 from pamqp import base, commands, encode
 from pamqp import exceptions as pamqp_exceptions
@@ -44,15 +44,25 @@ _END_AND_BODY_HEAD: Final = struct.Struct(">BBHI")
 _U16: Final = struct.Struct(">H")
 _U32: Final = struct.Struct(">I")
 _MANDATORY: Final = b"\x01"
+_Method = TypeVar("_Method", bound=base.Frame)
 _BASIC: Final = 60
 
 
-def encode_method(method: base.Frame, channel: int) -> bytes:
-    """A method as a whole frame.
+def request(kind: type[_Method], **arguments: object) -> _Method:
+    """A method with its arguments; those that are None keep pamqp's default.
 
-    pamqp's own `marshal` refuses queue names that brokers accept (any character, any UTF-8), so the
-    arguments are encoded here one by one, with pamqp's encoders.
+    pamqp's constructors and `marshal` refuse queue names that brokers accept (any character, any
+    UTF-8), so the arguments are set and encoded here one by one, with pamqp's encoders.
     """
+    made = kind()
+    for name, value in arguments.items():
+        if value is not None:
+            setattr(made, name, value)
+    return made
+
+
+def encode_method(method: base.Frame, channel: int) -> bytes:
+    """A method as a whole frame."""
     output: list[bytes] = []
     bits: list[bool] = []
     for name in method.__slots__:

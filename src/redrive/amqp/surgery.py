@@ -21,6 +21,7 @@ _CONTENT_ENCODING: Final = 0x4000
 _HEADERS: Final = 0x2000
 _DELIVERY_MODE: Final = 0x1000
 EXPIRATION: Final = 0x0100
+MESSAGE_ID: Final = 0x0080
 USER_ID: Final = 0x0010
 
 _SIZED: Final = 255
@@ -30,7 +31,6 @@ _SIZES: Final = bytes(
     fields.FIXED_SIZE.get(letter, _SIZED if letter in fields.SIZED else _UNKNOWN)
     for letter in range(256)
 )
-_MAY_HOLD_NON_FINITE: Final = frozenset(b"dfAF")
 
 
 class Opened(NamedTuple):
@@ -42,11 +42,9 @@ class Opened(NamedTuple):
     kept: list[bytes]
     """The headers that stay, in slices."""
     taken: dict[bytes, bytes]
-    """The headers that were asked for, as raw fields; of repeated names the last."""
+    """The headers that were asked for, as raw fields; of repeated names the first."""
     after: bytes
     """The delivery mode and all that follows."""
-    suspicious: bool
-    """Whether a kept header could hold NaN or an infinity."""
 
 
 def flags_of(raw: bytes) -> int:
@@ -75,12 +73,11 @@ def _open_up(raw: bytes, take: frozenset[bytes]) -> Opened:
     if flags & _CONTENT_ENCODING:
         start += 1 + raw[start]
     if not flags & _HEADERS:
-        return Opened(flags, raw[2:start], [], {}, raw[start:], False)
+        return Opened(flags, raw[2:start], [], {}, raw[start:])
     position = kept_from = start + 4
     end = position + _U32.unpack_from(raw, start)[0]
     kept: list[bytes] = []
     taken: dict[bytes, bytes] = {}
-    suspicious = False
     while position < end:
         field = position + 1 + raw[position]
         letter = raw[field]
@@ -96,20 +93,18 @@ def _open_up(raw: bytes, take: frozenset[bytes]) -> Opened:
             if position > kept_from:
                 kept.append(raw[kept_from:position])
             kept_from = stop
-            taken[name] = raw[field:stop]
-        elif letter in _MAY_HOLD_NON_FINITE:
-            suspicious = True
+            taken.setdefault(name, raw[field:stop])
         position = stop
     if position != end or end > len(raw):
         raise MalformedData("a header is cut off")
     if end > kept_from:
         kept.append(raw[kept_from:end])
-    return Opened(flags, raw[2:start], kept, taken, raw[end:], suspicious)
+    return Opened(flags, raw[2:start], kept, taken, raw[end:])
 
 
 def close_up(opened: Opened, put: Mapping[bytes, bytes]) -> bytes:
     """The section with headers (names and raw fields) put in at the end, made persistent."""
-    flags, before, kept, _, after, _ = opened
+    flags, before, kept, _, after = opened
     if put:
         kept = [*kept, *map(fields.entry, put.keys(), put.values())]
     if not flags & _DELIVERY_MODE:
@@ -121,3 +116,25 @@ def close_up(opened: Opened, put: Mapping[bytes, bytes]) -> bytes:
         return b"".join((_U16.pack(flags), before, after))
     inside = b"".join(kept)
     return b"".join((_U16.pack(flags | _HEADERS), before, _U32.pack(len(inside)), inside, after))
+
+
+def table_fields(raw: bytes, start: int, end: int) -> dict[bytes, bytes]:
+    """A nested table's inside as name to raw field, of repeated names the first; not decoded."""
+    found: dict[bytes, bytes] = {}
+    try:
+        while start < end:
+            field = start + 1 + raw[start]
+            size = _SIZES[raw[field]]
+            if size == _SIZED:
+                stop = field + 5 + _U32.unpack_from(raw, field + 1)[0]
+            elif size == _UNKNOWN:
+                raise MalformedData(f"unknown field type 0x{raw[field]:02x}")
+            else:
+                stop = field + 1 + size
+            found.setdefault(raw[start + 1 : field], raw[field:stop])
+            start = stop
+    except (IndexError, struct.error):
+        raise MalformedData("a table is cut off") from None
+    if start != end:
+        raise MalformedData("a table is cut off")
+    return found

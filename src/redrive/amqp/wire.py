@@ -29,6 +29,9 @@ _TAG: Final = struct.Struct(">QB").unpack_from
 _METHOD_INDEX: Final = struct.Struct(">I").unpack_from
 _HANDSHAKE_FRAME_MAX: Final = 1 << 20
 _WRITE_HIGH_WATER: Final = 1 << 20
+_BROKERS_ADDITIONS: Final = 1 << 20
+"""Bytes by which a header frame may exceed frame-max: brokers add x-death and delivery counts to a
+message whose properties filled a frame, and send it all the same. It must not stop the line."""
 
 
 class Wire(asyncio.Protocol):
@@ -53,6 +56,7 @@ class Wire(asyncio.Protocol):
         self.channels: dict[int, Channel] = {}
         self.frame_max = _HANDSHAKE_FRAME_MAX
         self.error: BrokerError | None = None
+        self.disconnected = asyncio.Event()
 
     # The transport's side
 
@@ -62,6 +66,7 @@ class Wire(asyncio.Protocol):
         self.write(frames.PROTOCOL_HEADER)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.disconnected.set()
         self.fail(ConnectionLost(f"the connection to the broker was lost: {exc or 'closed by it'}"))
 
     def pause_writing(self) -> None:
@@ -126,7 +131,7 @@ class Wire(asyncio.Protocol):
         if data.startswith(b"AMQP", position):
             version = ".".join(str(byte) for byte in data[position + 5 : position + 8])
             raise MalformedData(f"the peer speaks AMQP {version}, not 0-9-1")
-        if size + 8 > self.frame_max:
+        if size + 8 > self.frame_max + _BROKERS_ADDITIONS:
             raise MalformedData(f"a frame of {size} bytes exceeds the agreed {self.frame_max}")
 
     def _read_delivery(
@@ -153,7 +158,8 @@ class Wire(asyncio.Protocol):
         if end - head >= 20:
             kind, owner, size = _HEAD(data, head)
             head_stop: int = head + 7 + size
-            if kind == 2 and owner == number and head_stop < end and data[head_stop] == 0xCE:
+            whole = head_stop < end and size >= 12 and data[head_stop] == 0xCE
+            if whole and kind == 2 and owner == number:
                 length = _U64(data, head + 11)[0]
                 properties = data[head + 19 : head_stop]
                 if length == 0:

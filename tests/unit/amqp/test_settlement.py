@@ -1,0 +1,124 @@
+"""Settlement against a model of the broker's channel."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redrive.amqp.settlement import Settlement
+
+
+class BrokerChannel:
+    """Outstanding deliveries; an answer to one that is not outstanding closes the channel."""
+
+    def __init__(self, size: int) -> None:
+        self.outstanding = set(range(1, size + 1))
+        self.acked: set[int] = set()
+
+    def ack(self, tag: int, *, multiple: bool) -> None:
+        assert tag in self.outstanding, f"PRECONDITION_FAILED - unknown delivery tag {tag}"
+        tags = {each for each in self.outstanding if each <= tag} if multiple else {tag}
+        self.acked |= tags
+        self.outstanding -= tags
+
+    def reject(self, tag: int) -> None:
+        assert tag in self.outstanding, f"PRECONDITION_FAILED - unknown delivery tag {tag}"
+        self.outstanding.remove(tag)
+
+
+class Run:
+    """A settlement, the channel it speaks to, and what its owner settled."""
+
+    def __init__(self, size: int) -> None:
+        self.channel = BrokerChannel(size)
+        self.settlement = Settlement()
+        self.ready: set[int] = set()
+
+    def settle(self, tag: int, *, by_itself: bool) -> None:
+        if by_itself:
+            self.channel.reject(tag)
+            self.settlement.gone(tag)
+        else:
+            self.ready.add(tag)
+            self.settlement.ready(tag)
+
+    def flush(self) -> int:
+        acks = self.settlement.flush()
+        for tag, multiple in acks:
+            self.channel.ack(tag, multiple=multiple)
+        return len(acks)
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> Run:
+    """Deliveries settled in any order, most near the front, some never, with flushes between."""
+    size = draw(st.integers(1, 25))
+    run = Run(size)
+    order = draw(st.permutations(range(1, size + 1)) | st.just(list(range(1, size + 1))))
+    for tag in order:
+        what = draw(st.sampled_from(["ack", "ack", "ack", "reject", "nothing"]))
+        if what != "nothing":
+            run.settle(tag, by_itself=what == "reject")
+        for _ in range(draw(st.sampled_from([0, 0, 1, 2]))):
+            run.flush()
+    return run
+
+
+@given(runs())
+def test_only_settled_deliveries_are_acked(run: Run) -> None:
+    run.flush()
+    assert run.channel.acked <= run.ready
+
+
+@given(runs())
+def test_after_two_flushes_everything_settled_is_acked(run: Run) -> None:
+    run.flush()
+    run.flush()
+    assert run.channel.acked == run.ready
+
+
+@given(runs())
+def test_something_waits_exactly_while_a_settled_delivery_is_not_acked(run: Run) -> None:
+    assert run.settlement.waiting is (run.channel.acked != run.ready)
+
+
+@given(runs())
+def test_nothing_is_acked_twice(run: Run) -> None:
+    run.flush()
+    run.flush()
+    assert run.flush() == 0
+
+
+@given(st.integers(1, 200))
+def test_deliveries_settled_in_order_are_one_ack(size: int) -> None:
+    run = Run(size)
+    for tag in range(1, size + 1):
+        run.settle(tag, by_itself=False)
+    assert run.flush() == 1
+
+
+@given(st.permutations(range(1, 30)))
+def test_deliveries_settled_out_of_order_between_two_flushes_are_one_ack(order: list[int]) -> None:
+    run = Run(29)
+    for tag in order:
+        run.settle(tag, by_itself=False)
+    assert run.flush() == 1
+
+
+def test_a_gap_that_closes_before_the_next_flush_costs_no_single_ack() -> None:
+    run = Run(3)
+    run.settle(2, by_itself=False)
+    run.settle(3, by_itself=False)
+    assert run.flush() == 0
+    run.settle(1, by_itself=False)
+    assert run.settlement.flush() == [(3, True)]
+
+
+def test_a_settlement_keeps_nothing_of_what_is_settled() -> None:
+    run = Run(1000)
+    for tag in reversed(range(1, 1001)):
+        run.settle(tag, by_itself=tag % 3 == 0)
+        run.flush()
+    run.flush()
+    kept = (run.settlement._ready, run.settlement._held, run.settlement._gone)
+    assert kept == (set(), set(), set())
