@@ -12,6 +12,7 @@ from redrive.settings.loading import Entry, Loaded, load
 from redrive.settings.sections import (
     BrokerSettings,
     PolicySettings,
+    PolicyTableSettings,
     Settings,
     StoreSettings,
     TopologyNames,
@@ -25,6 +26,7 @@ __all__ = [
     "Entry",
     "Loaded",
     "PolicySettings",
+    "PolicyTableSettings",
     "Settings",
     "Source",
     "StoreSettings",

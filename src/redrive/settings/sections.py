@@ -12,6 +12,7 @@ test compares the two.
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -22,6 +23,7 @@ from redrive.settings.values import (
     Duration,
     Expected,
     WholeNumber,
+    read_absolute_path,
     read_broker_url,
     read_management_url,
     read_name,
@@ -32,9 +34,7 @@ from redrive.settings.values import (
 
 # Sections of the contract whose parts of the program are not there yet: a setting that does nothing
 # would mislead, so they are refused by name until they do something.
-NOT_YET = frozenset(
-    {"alert", "classify", "collector", "policy_table", "retention", "server", "worker"}
-)
+NOT_YET = frozenset({"alert", "classify", "collector", "retention", "server", "worker"})
 
 _URL_HINT = "percent-encode special characters of the password"
 
@@ -176,6 +176,20 @@ class TopologySettings(Section):
         return tuple(name.replace("{n}", str(tier)) for tier in range(1, len(self.tiers) + 1))
 
 
+class QueueSettings(Section):
+    """A queue with retry and delay queues of its own (seed 004), instead of the shared tiers."""
+
+    name: Annotated[str, Field(min_length=1, max_length=240), Expected("a queue's name")]
+    exchange: Annotated[
+        str, Field(min_length=1, max_length=240), Expected("the topic exchange it is bound to")
+    ]
+    delay: Annotated[
+        Duration | None,
+        Field(ge=timedelta(milliseconds=1), le=timedelta(days=49)),
+        Expected("a duration from 1ms to 49d, or nothing for a retry at once"),
+    ] = None
+
+
 class PolicySettings(Section):
     """The file's side of `dlq_event_config`: how often messages of a routing key are retried."""
 
@@ -191,6 +205,21 @@ class PolicySettings(Section):
     retry_expired: Annotated[bool, Field(strict=True), Expected("true or false")] = False
 
 
+class PolicyTableSettings(Section):
+    """Policies that live elsewhere: a team's own `dlq_event_config`, a properties file."""
+
+    url: Annotated[
+        ConnectionUrl | None,
+        BeforeValidator(read_store_url),
+        Expected(f"a sqlite:////absolute/path or a postgresql:// URL ({_URL_HINT})"),
+    ] = None
+    properties: Annotated[
+        Path | None,
+        BeforeValidator(read_absolute_path),
+        Expected("the absolute path of a properties file"),
+    ] = None
+
+
 class Settings(Section):
     """All of them. Field names are the names of the file's sections."""
 
@@ -199,6 +228,11 @@ class Settings(Section):
     topology: TopologySettings = TopologySettings()
     policy: Annotated[
         tuple[PolicySettings, ...], Expected("a list of tables, each with a 'name'")
+    ] = ()
+    policy_table: PolicyTableSettings = PolicyTableSettings()
+    queue: Annotated[
+        tuple[QueueSettings, ...],
+        Expected("a list of tables, each with a 'name' and an 'exchange'"),
     ] = ()
 
     @model_validator(mode="after")

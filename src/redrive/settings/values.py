@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -72,9 +73,17 @@ def read_store_url(value: object) -> ConnectionUrl:
     text = _text(value)
     url = urlsplit(text)
     is_file = url.scheme == "sqlite" and not url.netloc and len(url.path) > 1
-    if not is_file and url.scheme != "postgresql":
+    if not is_file and url.scheme not in {"postgresql", "postgres"}:
         raise ValueError("neither a SQLite file nor PostgreSQL")
     return ConnectionUrl(text)
+
+
+def read_absolute_path(value: object) -> Path:
+    """A file by its absolute path: services start in folders that nobody thinks of."""
+    path = Path(_text(value))
+    if not path.is_absolute():
+        raise ValueError("not absolute")
+    return path
 
 
 def read_name(value: object) -> str:

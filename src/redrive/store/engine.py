@@ -1,0 +1,176 @@
+"""Databases: opened from the URLs that people write, SQLite and PostgreSQL behind one face.
+
+Guarantees:
+
+- A `postgresql://` URL goes to libpq as it is: several hosts, sockets, `sslmode` and the rest work.
+- On SQLite a writing transaction begins with `BEGIN IMMEDIATE`: one that reads first and writes
+  then would fail at once under contention, whatever the busy timeout. What is committed survives a
+  power cut (WAL with `synchronous=FULL`).
+- A SQLite store is private: its file is made with mode 0600, its folder with 0700. WAL files take
+  the mode of the database. A database that is not ours is neither made nor switched to WAL.
+- No exception of SQLAlchemy or a driver leaves `reading` and `writing` as itself.
+
+A connection that the server has dropped is found out when it is taken from the pool, and replaced.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from sqlalchemy import URL, Connection, event, make_url
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import AsyncAdaptedQueuePool
+
+from redrive.domain.masking import mask_url
+from redrive.errors import StoreUnreachable
+from redrive.store.failures import translated
+
+_BUSY_SECONDS: Final = 10.0
+"""How long a writer of SQLite waits for another."""
+_LIBPQ_DEFAULTS: Final = {
+    "connect_timeout": "5",
+    "application_name": "redrive",
+    # A peer that is gone without a word is noticed in 15 s instead of 15 minutes.
+    "keepalives_idle": "5",
+    "keepalives_interval": "5",
+    "keepalives_count": "2",
+    "tcp_user_timeout": "15000",
+}
+_WRITES: Final = "redrive_writes"
+
+
+class Database:
+    """One database; `reading()` and `writing()` are its transactions."""
+
+    def __init__(self, url: str, engine: AsyncEngine, path: Path | None) -> None:
+        self.shown = mask_url(url)
+        self.path = path
+        """The file of a SQLite database; None for PostgreSQL."""
+        self._engine = engine
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.path is not None
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[AsyncConnection]:
+        """A transaction that only reads; on SQLite, one state of the database throughout."""
+        with translated(self.shown):
+            async with self._engine.begin() as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[AsyncConnection]:
+        """A transaction that writes; committed when the block ends, undone when it raises."""
+        with translated(self.shown, writing=True):
+            async with self._engine.connect() as connection:
+                await connection.execution_options(**{_WRITES: True})
+                async with connection.begin():
+                    yield connection
+
+    async def close(self) -> None:
+        """Close every connection of the pool. Safe to call twice."""
+        await self._engine.dispose()
+
+
+def open_database(url: str, *, ours: bool) -> Database:
+    """A database by its URL; nothing is connected yet. `ours`: a missing SQLite file is made."""
+    if not url.startswith("sqlite"):
+        return Database(url, _postgres_engine(url), None)
+    parts = make_url(url)
+    path = Path(parts.database or "")
+    if ours:
+        _make_private(path, mask_url(url))
+    mode = "ro" if parts.query.get("mode") == "ro" else "rw"
+    return Database(url, _sqlite_engine(path, mode, ours=ours), path)
+
+
+# PostgreSQL
+
+
+def _postgres_engine(url: str) -> AsyncEngine:
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.Error as error:
+        raise StoreUnreachable(f"{mask_url(url)}: {' '.join(str(error).split())}") from error
+    parameters: dict[str, Any] = {**_LIBPQ_DEFAULTS, **given}
+
+    async def connect() -> psycopg.AsyncConnection[Any]:
+        return await psycopg.AsyncConnection.connect(**parameters)
+
+    return create_async_engine(
+        "postgresql+psycopg://",
+        async_creator=connect,
+        pool_pre_ping=True,
+        hide_parameters=True,
+    )
+
+
+# SQLite
+
+
+def _sqlite_engine(path: Path, mode: str, *, ours: bool) -> AsyncEngine:
+    engine = create_async_engine(
+        URL.create(
+            "sqlite+aiosqlite",
+            database=f"file:{quote(str(path.absolute()))}",
+            query={"uri": "true", "mode": mode},
+        ),
+        # Without isolation_level the driver begins no transaction of its own; `_begin` does.
+        connect_args={"isolation_level": None, "timeout": _BUSY_SECONDS},
+        poolclass=AsyncAdaptedQueuePool,
+        hide_parameters=True,
+    )
+
+    def set_up(connection: Any, _: object) -> None:
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA foreign_keys = ON")
+        if ours:
+            cursor.execute("PRAGMA synchronous = FULL")
+            cursor.execute("PRAGMA journal_mode")
+            # Switching needs the database to itself: only the first connection ever does it.
+            if cursor.fetchone()[0] != "wal":
+                cursor.execute("PRAGMA journal_mode = WAL")
+        cursor.close()
+
+    event.listen(engine.sync_engine, "connect", set_up)
+    event.listen(engine.sync_engine, "begin", _begin)
+    return engine
+
+
+def _begin(connection: Connection) -> None:
+    writes = connection.get_execution_options().get(_WRITES)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _make_private(path: Path, shown: str) -> None:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Never opened when it exists: closing it would drop the locks that SQLite holds on it.
+        if not path.exists():
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise StoreUnreachable(f"{shown}: cannot be made: {error.strerror}") from error
+
+
+@contextmanager
+def sqlite_lock(path: Path) -> Iterator[None]:
+    """One process at a time sets up or upgrades a file; the lock ends with its holder. Blocks."""
+    lock = path.with_name(path.name + ".lock")
+    try:
+        file = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StoreUnreachable(f"{lock}: cannot be made: {error.strerror}") from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)

@@ -1,0 +1,77 @@
+"""What SQLAlchemy and the drivers raise, turned into our own errors.
+
+Guarantees: inside `translated` nothing of theirs escapes. The message is one line that begins with
+the database's URL, its password masked.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from redrive.domain.masking import mask_text
+from redrive.errors import SchemaMissing, StoreError, StoreReadOnly, StoreUnreachable
+
+# Classes of SQLSTATE: connection lost, not let in, no such database, no room, being shut down.
+_UNREACHABLE = ("08", "28", "3D", "53", "57P")
+_NO_RIGHT = {"42501", "25006"}
+_NOT_THERE = {"42P01", "42703", "3F000"}
+_SQLITE_UNREACHABLE = ("SQLITE_CANTOPEN", "SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_IOERR")
+_SQLITE_NO_RIGHT = ("SQLITE_READONLY", "SQLITE_PERM")
+_SQLITE_REMEDIES = {
+    "SQLITE_BUSY": "another process holds the database: try again, or use PostgreSQL for several",
+    "SQLITE_FULL": "make room on the disk; nothing was changed",
+}
+
+
+@contextmanager
+def translated(database: str, *, writing: bool = False) -> Iterator[None]:
+    """Turn what the libraries raise inside into a StoreError that names `database`."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise _translate(database, error.orig or error, writing) from error
+    except (psycopg.Error, sqlite3.Error) as error:
+        raise _translate(database, error, writing) from error
+    except SQLAlchemyError as error:
+        raise StoreError(f"{database}: {_line(error)}") from error
+
+
+def _translate(database: str, error: BaseException, writing: bool) -> StoreError:
+    message = f"{database}: {_line(error)}"
+    if isinstance(error, sqlite3.Error):
+        return _of_sqlite(message, error)
+    state = (getattr(error, "sqlstate", None) or "") if isinstance(error, psycopg.Error) else ""
+    if state.startswith(_UNREACHABLE) or (
+        not state and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    ):
+        return StoreUnreachable(message)
+    if state in _NO_RIGHT:
+        if writing:
+            return StoreReadOnly(message)
+        return StoreError(message, remedy="grant this user the right to read it")
+    if state in _NOT_THERE:
+        return SchemaMissing(message)
+    return StoreError(message)
+
+
+def _of_sqlite(message: str, error: sqlite3.Error) -> StoreError:
+    name: str = getattr(error, "sqlite_errorname", "") or ""
+    if name.startswith(_SQLITE_UNREACHABLE):
+        return StoreUnreachable(message)
+    if name.startswith(_SQLITE_NO_RIGHT):
+        return StoreReadOnly(message)
+    if name == "SQLITE_ERROR" and "no such" in message:
+        return SchemaMissing(message)
+    for prefix, remedy in _SQLITE_REMEDIES.items():
+        if name.startswith(prefix):
+            return StoreError(message, remedy=remedy)
+    return StoreError(message)
+
+
+def _line(error: BaseException) -> str:
+    return mask_text(" ".join(str(error).split())) or type(error).__name__

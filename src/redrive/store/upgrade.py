@@ -1,0 +1,149 @@
+"""A store and the version of its tables.
+
+Guarantees: a store that a newer Redrive has upgraded is refused, not touched. An older one is
+upgraded only by `upgrade`; `open_store` calls it for SQLite, which has no other user, after a copy
+of the file. An upgrade is one transaction, and two at once wait for each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from sqlalchemy import Connection, inspect, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from redrive.errors import SchemaNewer, SchemaOlder, StoreError
+from redrive.store.engine import Database, open_database, sqlite_lock
+from redrive.store.failures import translated
+from redrive.store.schema import REVISION, VERSION_TABLE
+
+# Any number will do, as long as every Redrive takes the same: "redrive" in ASCII.
+_ADVISORY_LOCK: Final = int.from_bytes(b"redrive")
+
+# A lock belongs to the loop that waits for it.
+_ALEMBIC: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """What an upgrade did. `before` is None for a database without Redrive's tables."""
+
+    before: str | None
+    after: str
+    backup: Path | None
+
+
+async def open_store(url: str) -> Database:
+    """Open the store, ready to be used.
+
+    Raises StoreUnreachable, SchemaNewer, and for PostgreSQL SchemaOlder.
+    """
+    store = open_database(url, ours=True)
+    try:
+        if store.is_sqlite:
+            await upgrade(store)
+        else:
+            await _require_current(store)
+    except BaseException:
+        await store.close()
+        raise
+    return store
+
+
+async def upgrade(store: Database) -> Upgrade:
+    """Bring a store to this version; one that is there already stays as it is."""
+    if store.path is None:
+        return await _migrate(store, None)
+    with contextlib.ExitStack() as held:
+        await asyncio.to_thread(held.enter_context, sqlite_lock(store.path))
+        async with store.reading() as connection:
+            before = await _revision(connection)
+            empty = not await connection.run_sync(lambda sync: inspect(sync).get_table_names())
+        if before == REVISION:
+            return Upgrade(before, before, None)
+        _refuse_newer(store, before)
+        backup = None if empty else await asyncio.to_thread(_copy, store, before)
+        return await _migrate(store, backup)
+
+
+async def _require_current(store: Database) -> None:
+    async with store.reading() as connection:
+        found = await _revision(connection)
+    _refuse_newer(store, found)
+    if found is None:
+        raise SchemaOlder(f"{store.shown}: has no tables of Redrive yet")
+    if found != REVISION:
+        raise SchemaOlder(
+            f"{store.shown}: has schema {found}, and this version of Redrive needs {REVISION}"
+        )
+
+
+def _refuse_newer(store: Database, found: str | None) -> None:
+    if found is not None and (not found.isdecimal() or int(found) > int(REVISION)):
+        raise SchemaNewer(
+            f"{store.shown}: has schema {found}, and this version of Redrive knows {REVISION}"
+        )
+
+
+async def _migrate(store: Database, backup: Path | None) -> Upgrade:
+    async with store.writing() as connection:
+        if not store.is_sqlite:
+            await connection.execute(
+                text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK}
+            )
+        before = await _revision(connection)
+        _refuse_newer(store, before)
+        if before != REVISION:
+            async with _alembic_alone():
+                await connection.run_sync(_run_alembic)
+    return Upgrade(before, REVISION, backup)
+
+
+async def _revision(connection: AsyncConnection) -> str | None:
+    if not await connection.run_sync(lambda sync: inspect(sync).has_table(VERSION_TABLE)):
+        return None
+    found = await connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}"))  # noqa: S608
+    return found.scalar_one_or_none()
+
+
+def _alembic_alone() -> asyncio.Lock:
+    """Alembic's `op` and `context` are one a process: two databases at once would mix them up."""
+    return _ALEMBIC.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+
+
+def _run_alembic(connection: Connection) -> None:
+    # Only here: it is slow to import, and most starts find nothing to upgrade.
+    from alembic import command  # noqa: PLC0415
+    from alembic.config import Config  # noqa: PLC0415
+    from alembic.util.exc import CommandError  # noqa: PLC0415
+
+    config = Config()
+    config.set_main_option("script_location", "redrive.store:migrations")
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    try:
+        command.upgrade(config, "head")
+    except CommandError as error:
+        raise StoreError(f"the upgrade failed, and nothing was changed: {error}") from error
+
+
+def _copy(store: Database, before: str | None) -> Path:
+    """A copy beside the file, by SQLite itself: what is still in the WAL belongs to it."""
+    assert store.path is not None
+    copy = store.path.with_name(f"{store.path.name}.before-{REVISION}-from-{before or 'none'}")
+    with translated(store.shown):
+        copy.unlink(missing_ok=True)
+        os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        with (
+            contextlib.closing(sqlite3.connect(store.path)) as source,
+            contextlib.closing(sqlite3.connect(copy)) as target,
+        ):
+            source.backup(target)
+    return copy
