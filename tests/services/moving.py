@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -33,7 +33,6 @@ from tests.services.eventually import eventually_async
 from tests.services.frameparser import Section, section
 
 Kind = Literal["classic", "quorum"]
-Condition = Callable[[], bool | Awaitable[bool]]
 SOURCE, TARGET, PARKED = "source", "target", "parked"
 QUICK = Backoff(first=timedelta(milliseconds=20), cap=timedelta(milliseconds=200))
 STOPS_WITHIN = 15.0
@@ -141,8 +140,7 @@ async def holds(url: str, queue: str, count: int, *, within: float = 20.0) -> No
         async def enough() -> bool:
             return (await channel.inspect_queue(queue))[0] >= count
 
-        answer: Condition = enough
-        await eventually_async(answer, within=within, what=f"{count} messages in {queue}")
+        await eventually_async(enough, within=within, what=f"{count} messages in {queue}")
 
 
 def as_published(message: Delivery | Publish) -> Section:
@@ -174,11 +172,13 @@ class MoveTo:
     put: Mapping[bytes, bytes] | None = None
     second_thought: Instruction = field(default_factory=lambda: Park("no second thought"))
     decided: list[Delivery] = field(default_factory=list)
+    remembers: bool = True
     reconsidered: list[tuple[Delivery, Returned | Refused]] = field(default_factory=list)
     poison: list[tuple[Delivery, str]] = field(default_factory=list)
 
     def decide(self, delivery: Delivery, user: str) -> Instruction:
-        self.decided.append(delivery)
+        if self.remembers:
+            self.decided.append(delivery)
         return self.copy_of(delivery, user)
 
     def copy_of(self, delivery: Delivery, user: str) -> Publish:
@@ -212,6 +212,12 @@ class Running:
     def moved(self) -> int:
         return self.mover.counts.moved
 
+    @property
+    def settled(self) -> int:
+        """How many deliveries were moved or parked. Raises what the Mover died of."""
+        self.check()
+        return self.mover.counts.moved + self.mover.counts.parked
+
     def check(self) -> None:
         """Raise what the Mover died of."""
         if self._task.done():
@@ -225,8 +231,7 @@ class Running:
                 self.check()
                 return (await channel.inspect_queue(queue))[1] > 0
 
-            answer: Condition = consumed
-            await eventually_async(answer, what=f"a consumer of {queue}")
+            await eventually_async(consumed, what=f"a consumer of {queue}")
 
     async def stop(self) -> None:
         """Stop in good order; raises what the Mover died of, and TimeoutError if it hangs."""

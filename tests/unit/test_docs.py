@@ -12,12 +12,22 @@ import typer
 from redrive.cli.app import COMMANDS
 from redrive.domain.durations import format_duration
 from redrive.domain.sizes import format_size
-from redrive.settings import ConnectionUrl, PolicySettings, load
-from redrive.settings.keys import KEYS
+from redrive.settings import ConnectionUrl, Settings, load
+from redrive.settings.keys import KEYS, Shape, section_in
 from redrive.settings.layers import CONVENTIONAL_VARIABLES, SYSTEM_FILE
-from redrive.settings.sections import NOT_YET
+from redrive.settings.sections import NOT_YET, Section
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+
+
+def lists_of_tables() -> dict[str, type[Section]]:
+    """The sections that a file may have any number of, as `[[policy]]`."""
+    sections = {
+        key: section_in(Settings.model_fields[key])
+        for key, shape in KEYS.items()
+        if shape is Shape.TABLES
+    }
+    return {key: section for key, section in sections.items() if section is not None}
 
 
 def documented_settings() -> dict[str, list[str]]:
@@ -28,7 +38,10 @@ def documented_settings() -> dict[str, list[str]]:
 
 
 def test_every_setting_is_documented_with_its_type_default_and_meaning() -> None:
-    expected = set(KEYS) - {"policy"} | {f"policy[].{name}" for name in PolicySettings.model_fields}
+    tables = lists_of_tables()
+    assert set(tables) >= {"policy", "queue"}
+    expected = set(KEYS) - set(tables)
+    expected |= {f"{key}[].{name}" for key in tables for name in tables[key].model_fields}
     documented = documented_settings()
     assert set(documented) == expected
     for key, cells in documented.items():
@@ -42,16 +55,17 @@ def test_the_documented_defaults_are_the_real_ones(tmp_path: Path) -> None:
     loaded = load(environ={"XDG_STATE_HOME": "/state"}, config=empty)
     documented = {key: cells[1].strip("`") for key, cells in documented_settings().items()}
     for entry in loaded.entries():
-        if entry.key == "policy":
+        if entry.key in lists_of_tables():
             continue
         value: Any = loaded.settings
         for name in entry.key.split("."):
             value = getattr(value, name)
         shown = _as_documented(entry.key, value)
         assert documented[entry.key].replace("$XDG_STATE_HOME", "/state") == shown, entry.key
-    for name, field in PolicySettings.model_fields.items():
-        default = "(required)" if field.is_required() else str(field.default)
-        assert documented[f"policy[].{name}"].lower() == default.lower()
+    for key, section in lists_of_tables().items():
+        for name, field in section.model_fields.items():
+            default = "(required)" if field.is_required() else str(field.default)
+            assert documented[f"{key}[].{name}"].lower() == default.lower()
 
 
 def _as_documented(key: str, value: Any) -> str:
@@ -80,15 +94,22 @@ def test_the_example_file_is_right(tmp_path: Path) -> None:
     assert shown >= {key for key in KEYS if not key.startswith("topology.names.")}
 
 
+def all_commands() -> dict[str, Any]:
+    """Every command by the words that run it."""
+    found: dict[str, Any] = {}
+    for name in COMMANDS:
+        app = typer.main.get_command(import_module(f"redrive.cli.{name}").app)
+        inner = getattr(app, "commands", None)
+        if inner is None:
+            found[f"redrive {name}"] = app
+        else:
+            found |= {f"redrive {name} {each}": command for each, command in inner.items()}
+    return found
+
+
 def test_every_command_and_option_is_documented_and_no_other() -> None:
     text = (REFERENCE / "cli.md").read_text(encoding="utf-8")
-    commands = {
-        f"redrive {name} {command.name}": command
-        for name in COMMANDS
-        for command in typer.main.get_group(
-            import_module(f"redrive.cli.{name}").app
-        ).commands.values()
-    }
+    commands = all_commands()
     assert set(re.findall(r"^## (redrive .+)$", text, re.MULTILINE)) == set(commands)
     for command in commands.values():
         for parameter in command.params:

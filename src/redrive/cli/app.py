@@ -1,7 +1,7 @@
 """The commands there are. A command's module is imported when the command is run, not to list it.
 
 Guarantees: `redrive --help` imports neither rich nor pydantic nor any part of Redrive that works. A
-new command is a line in `COMMANDS` and a module with an `app` made by `group`.
+new command is a line in `COMMANDS` and a module with an `app` made by `group` or `single`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,12 @@ from redrive._version import __version__
 
 # Command → what the list of commands says of it. Its module is redrive.cli.<command>.
 COMMANDS = {
+    "demo": "Show Redrive at work on a private broker.",
+    "run": "Start the roles: retry what fails until its policy says enough.",
+    "topology": "Make and check the queues of Redrive; connect your own.",
     "config": "Show the settings in force and where each came from.",
+    "policy": "Say how often messages of a routing key are retried.",
+    "db": "Bring the store to this version of Redrive.",
 }
 
 
@@ -26,6 +31,11 @@ def group(name: str) -> typer.Typer:
     # Typer makes an app of one command into that command; an app with a callback stays a group.
     app.callback()(lambda: None)
     return app
+
+
+def single(name: str) -> typer.Typer:
+    """The app of a command that is one itself: decorate its function with `@app.command(...)`."""
+    return typer.Typer(help=COMMANDS[name], rich_markup_mode=None, add_completion=False)
 
 
 class _LazyCommand(TyperCommand):

@@ -103,7 +103,7 @@ class Mover:
         backoff: Backoff | None = None,
     ) -> None:
         self.counts = Counts()
-        self._queue = queue
+        self.queue = queue
         self._plan = plan
         self._connect = connect
         self._limits = limits or Limits()
@@ -134,13 +134,13 @@ class Mover:
 
     async def _session(self) -> None:
         self.counts.sessions += 1
-        source = await self._connect(f"redrive consume {self._queue}")
-        lane = Lane(self._connect, f"redrive publish from {self._queue}")
+        source = await self._connect(f"redrive consume {self.queue}")
+        lane = Lane(self._connect, f"redrive publish from {self.queue}")
         try:
             await lane.open()
             channel = await source.channel()
             consumer = await channel.consume(
-                self._queue, prefetch=self._limits.prefetch, budget=self._limits.budget
+                self.queue, prefetch=self._limits.prefetch, budget=self._limits.budget
             )
             await MoverSession(self._plan, consumer, lane, self.counts, self._log).run(
                 until=self._stopping

@@ -22,6 +22,7 @@ from redrive.amqp.fields import octets
 from redrive.amqp.properties import Properties
 from redrive.domain import headers
 from redrive.errors import MalformedData, Unpublishable
+from redrive.work.origin import array_items
 
 _OURS: Final = frozenset(map(octets, headers.WRITTEN))
 _TAKEN: Final = _OURS.union(map(octets, headers.BROKERS_OWN), (b"CC", b"BCC"))
@@ -77,9 +78,14 @@ class Draft:
 
     @property
     def publishers_own(self) -> list[bytes]:
-        """What the publisher sent, in a form that is the same at every delivery of the message."""
+        """What the publisher sent, in a form that is the same at every delivery of the message;
+        last, its deaths."""
         opened = self._opened
         return [opened.before, *opened.kept, opened.after, self.x_death or b""]
+
+    @property
+    def has_message_id(self) -> bool:
+        return bool(self._opened.flags & surgery.MESSAGE_ID)
 
     def seal(
         self,
@@ -96,13 +102,15 @@ class Draft:
             ours[_REDELIVERED] = _TRUE
         if sum(map(len, ours.values())) > _MAX_ADDED:
             _shorten(ours)
-        opened = self._opened
-        if opened.suspicious and any(map(fields.holds_non_finite, opened.kept)):
+        if only_on_the_way:
+            ours = {**ours, **only_on_the_way}
+        raw = surgery.close_up(self._opened, ours)
+        if fields.may_hold_non_finite(raw) and Properties.read(raw).holds_non_finite():
             raise Unpublishable(
                 "a header is NaN or infinite, on which the broker closes the connection",
                 remedy="mend the producer; a replay needs the header edited",
             )
-        return surgery.close_up(opened, {**ours, **only_on_the_way} if only_on_the_way else ours)
+        return raw
 
 
 def marked_redelivered(raw: bytes) -> bytes:
@@ -135,22 +143,6 @@ def _deaths(known: bytes | None, x_death: bytes) -> bytes:
     return fields.array(deaths[-headers.MAX_DEATHS :])
 
 
-def array_items(field: bytes | None) -> list[bytes]:
-    """The raw fields of an array; none if it is not one."""
-    if field is None or field[:1] != b"A":
-        return []
-    items = []
-    position, end = 5, len(field)
-    try:
-        while position < end:
-            stop = fields.field_end(field, position, end)
-            items.append(field[position:stop])
-            position = stop
-    except MalformedData:
-        return []
-    return items
-
-
 def _shorten(ours: dict[bytes, bytes]) -> None:
     """Bring Redrive's headers within their 16 KiB. What is set aside of the publisher's stays."""
 
@@ -171,10 +163,3 @@ def _cut_text(ours: dict[bytes, bytes], name: bytes, excess: int) -> None:
         return
     kept = field[5 : max(5, len(field) - excess)]
     ours[name] = fields.longstr(kept.decode("utf-8", "ignore"))
-
-
-def text_of(field: bytes | None) -> str | None:
-    """A header that should be a string; None if it is none, or not one."""
-    if field is None or field[:1] != b"S":
-        return None
-    return fields.text(field[5:])

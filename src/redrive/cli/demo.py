@@ -1,0 +1,165 @@
+"""`redrive demo`: a private broker, the retrier, plain consumers, and what happens as it happens.
+
+Guarantees: nothing outside its temporary folder and its own broker is touched, and both are gone
+afterwards. Exit 0 only if every message ended where it should, after the tries it should take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from redrive.cli.app import single
+from redrive.cli.invocation import Invocation, Output, invoked
+from redrive.cli.rendering import print_json, print_table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from redrive.settings import Settings
+    from redrive.work.demonstration import Demonstration, Event
+
+app = single("demo")
+
+TIERS = ("1s", "2s", "3s")
+
+
+@app.command()
+@invoked
+def demo(
+    invocation: Invocation,
+    cluster: Annotated[
+        int, typer.Option(metavar="N", min=1, max=5, help="Run the broker on N nodes.")
+    ] = 1,
+) -> None:
+    """Play seed messages and payments through retries on a private broker; needs RabbitMQ
+    installed on this machine, and touches no broker that runs."""
+    from redrive.broker.private import PrivateCluster, PrivateNode  # noqa: PLC0415
+    from redrive.runtime import run_async  # noqa: PLC0415
+
+    say(f"starting a private RabbitMQ ({cluster} node{'s' if cluster > 1 else ''}) …")
+    broker = PrivateCluster(cluster) if cluster > 1 else PrivateNode()
+    with broker, tempfile.TemporaryDirectory(prefix="redrive-demo-") as folder:
+        settings = _settings(broker.url(), Path(folder))
+        say(f"broker at {broker.url()}, management at {broker.management_url} (guest, guest)")
+        well = run_async(_play(settings, invocation.output))
+    raise typer.Exit(0 if well else 1)
+
+
+def say(line: str) -> None:
+    """Progress goes to stderr; stdout has the result."""
+    typer.echo(line, err=True)
+
+
+def _settings(url: str, folder: Path) -> Settings:
+    from redrive.settings import load  # noqa: PLC0415
+
+    nothing = folder / "redrive.toml"
+    nothing.touch()
+    flags = {
+        "broker.url": url,
+        "store.url": f"sqlite:///{folder / 'redrive.db'}",
+        "topology.tiers": ",".join(TIERS),
+    }
+    return load(flags=flags, config=nothing, environ={}).settings
+
+
+async def _play(settings: Settings, output: Output) -> bool:
+    from redrive import roles, runtime  # noqa: PLC0415
+    from redrive.cli.logs import silence_logs  # noqa: PLC0415
+    from redrive.work.demonstration import POLICIES, STORY, Demonstration  # noqa: PLC0415
+
+    silence_logs()
+    for name, limit in POLICIES.items():
+        await runtime.set_policy(settings, name, max_retries=limit)
+    # Before anything can fail: what is rejected towards a missing exchange waits for minutes.
+    await roles.assure_topology(settings)
+    stopping = asyncio.Event()
+    serving = asyncio.create_task(roles.serve(settings, roles.choose_roles("retrier"), stopping))
+    connection = await runtime.connect(settings, "redrive demo")
+    with _stage() as tell:
+        story = Demonstration(connection, tell)
+        await story.prepare()
+        say(
+            f"tiers {', '.join(TIERS)}; {len(STORY)} messages, consumers that only accept or reject"
+        )
+        async with asyncio.timeout(120):
+            await story.play(settings.topology.names.dlq_queue)
+    stopping.set()
+    await serving
+    await connection.close()
+    _report(story, output)
+    return all(map(story.ended_well, STORY))
+
+
+@contextmanager
+def _stage() -> Iterator[Callable[[Event], None]]:
+    """Where events are shown: a table that changes on a terminal, lines elsewhere."""
+    began = time.monotonic()
+    if not sys.stderr.isatty():
+        yield lambda event: say(f"{time.monotonic() - began:5.1f}s  {_line(event)}")
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.live import Live  # noqa: PLC0415
+
+    latest: dict[str, tuple[float, Event]] = {}
+    with Live(console=Console(stderr=True), auto_refresh=False) as live:
+
+        def show(event: Event) -> None:
+            latest[event.part.name] = (time.monotonic() - began, event)
+            live.update(_table(latest), refresh=True)
+
+        yield show
+
+
+def _line(event: Event) -> str:
+    return f"{event.part.name:36} {event.part.queue:20} {_happened(event)}"
+
+
+def _happened(event: Event) -> str:
+    if event.kind == "accepted":
+        return f"try {event.tries}: accepted"
+    if event.kind == "rejected":
+        return f"try {event.tries}: rejected"
+    return f"dead after {event.tries} {'try' if event.tries == 1 else 'tries'}: {event.detail}"
+
+
+_STYLES = {"accepted": "green", "rejected": "yellow", "dead": "red"}
+
+
+def _table(latest: dict[str, tuple[float, Event]]) -> Table:
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in ("AT", "MESSAGE", "QUEUE", "LAST EVENT"):
+        table.add_column(heading, no_wrap=heading != "LAST EVENT")
+    for at, event in latest.values():
+        happened = Text(_happened(event), style=_STYLES[event.kind])
+        table.add_row(f"{at:.1f}s", event.part.name, event.part.queue, happened)
+    return table
+
+
+def _report(story: Demonstration, output: Output) -> None:
+    from redrive.work.demonstration import STORY  # noqa: PLC0415
+
+    rows = [
+        (part.name, part.routing_key, str(part.end), str(part.tries), story.ended_well(part))
+        for part in STORY
+    ]
+    if output is Output.JSON:
+        names = ("message", "routingKey", "expectedEnd", "expectedTries", "asExpected")
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
+        return
+    print_table(
+        ("MESSAGE", "ROUTING KEY", "SHOULD END", "TRIES", "DID IT?"),
+        [[(*row[:4], "yes" if row[4] else "NO") for row in rows]],
+    )

@@ -1,0 +1,85 @@
+"""The retrier: what failed waits in a tier and returns to its queue, until its policy says enough.
+
+    retry-queue, Q.retry  → policy → route-delay (a tier) or dlq-exchange
+    retry-queue-N         → redrive-return → the one queue where it failed, original routing key
+
+Every hop is the Mover's: a message is where it was, or twice with the same `redrive-id`, never
+nowhere. What cannot go on (no origin, origin gone, tier full, headers broken) goes to the dead
+letter queue with a `redrive-error-reason`; if not even that takes it, it stays where it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from redrive.broker.topology import delay_queue_of, retry_queue_of
+from redrive.settings.sections import QueueSettings, TopologySettings
+from redrive.work.dead_letters import Route
+from redrive.work.lane import Connect
+from redrive.work.mover import Limits, Mover, Plan
+from redrive.work.retry_plan import Policies, RetryNames, RetryPlan
+from redrive.work.return_path import ReturnPath
+from redrive.work.return_plan import ReturnPlan
+
+
+class Retrier:
+    """The role: a Mover for every queue that the retrier reads."""
+
+    def __init__(
+        self,
+        topology: TopologySettings,
+        queues: Sequence[QueueSettings],
+        policies: Policies,
+        *,
+        connect: Connect,
+        limits: Limits,
+    ) -> None:
+        names = retry_names(topology, queues)
+        last_tier = Route(exchange=names.route_delay, routing_key=f"binding.{names.tiers}")
+        self._path = ReturnPath(names.return_exchange, connect)
+        plans: dict[str, Plan] = {topology.names.retry_queue: RetryPlan(names, policies)}
+        for queue in queues:
+            wait = _wait_of(queue, topology)
+            plans[retry_queue_of(queue.name)] = RetryPlan(names, policies, delay=wait)
+        for waited in topology.of_each_tier(topology.names.delayed_queue):
+            plans[waited] = ReturnPlan(names, policies, self._path, tier_again=last_tier)
+        self.movers = [
+            Mover(queue, plan, connect=connect, limits=limits) for queue, plan in plans.items()
+        ]
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Retry until told to stop, then drain."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for mover in self.movers:
+                    tasks.create_task(mover.run())
+                await stopping.wait()
+                for mover in self.movers:
+                    mover.stop()
+        finally:
+            await self._path.close()
+
+
+def retry_names(topology: TopologySettings, queues: Sequence[QueueSettings]) -> RetryNames:
+    """What the retrier needs to know of the broker's names."""
+    names = topology.names
+    own = {names.retry_queue, names.dlq_queue}
+    own.update(topology.of_each_tier(names.delay_queue), topology.of_each_tier(names.delayed_queue))
+    for queue in queues:
+        own.update((retry_queue_of(queue.name), delay_queue_of(queue.name)))
+    return RetryNames(
+        own_queues=frozenset(own),
+        route_delay=names.route_delay,
+        dead=Route(exchange=names.dlq_exchange, routing_key=names.dlq_routing_key),
+        return_exchange=names.return_exchange,
+        tiers=len(topology.tiers),
+    )
+
+
+def _wait_of(queue: QueueSettings, topology: TopologySettings) -> Route:
+    """Where messages of a per-queue layout wait; without a delay, straight to the way back."""
+    if queue.delay is not None:
+        return Route(exchange=queue.exchange, routing_key=delay_queue_of(queue.name))
+    way_back = topology.names.delayed_exchange.replace("{n}", "1")
+    return Route(exchange=way_back, routing_key=queue.name)

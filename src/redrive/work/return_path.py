@@ -1,0 +1,77 @@
+"""The return path: a direct exchange to which every origin queue is bound by its own name.
+
+A queue is bound when it is enrolled, or here, when a message comes back unroutable: the queue is
+looked for on a spare channel and bound if it is there. Calls are made one at a time and remembered
+for a moment, so that a thousand messages of one queue ask once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from redrive.amqp import Connection
+from redrive.errors import AccessRefused, ChannelClosed, NotFound, RedriveError, ResourceLocked
+
+_REMEMBERED: Final = 1.0
+"""Seconds for which an answer holds."""
+
+
+def return_key(queue: str) -> str:
+    """The key by which a queue is bound to the return exchange."""
+    return f"redrive-queue:{queue}"
+
+
+class Unreachable(RedriveError):
+    """The origin queue cannot take the message back."""
+
+
+class ReturnPath:
+    """Restores bindings of origin queues to the return exchange."""
+
+    def __init__(self, exchange: str, connect: Callable[[str], Awaitable[Connection]]) -> None:
+        self._exchange = exchange
+        self._connect = connect
+        self._connection: Connection | None = None
+        self._lock = asyncio.Lock()
+        self._answers: dict[str, tuple[float, bool | Unreachable]] = {}
+
+    async def restore(self, queue: str) -> bool:
+        """Bind a queue again. False if only its owner may; `Unreachable` if it cannot be had."""
+        loop = asyncio.get_running_loop()
+        async with self._lock:
+            at, answer = self._answers.get(queue, (float("-inf"), False))
+            if loop.time() - at > _REMEMBERED:
+                answer = await self._ask(queue)
+                self._answers = {
+                    name: known
+                    for name, known in self._answers.items()
+                    if loop.time() - known[0] <= _REMEMBERED
+                }
+                self._answers[queue] = (loop.time(), answer)
+        if isinstance(answer, Unreachable):
+            raise answer
+        return answer
+
+    async def _ask(self, queue: str) -> bool | Unreachable:
+        if self._connection is None or not self._connection.is_open:
+            self._connection = await self._connect("redrive return path")
+        channel = await self._connection.channel()
+        try:
+            await channel.inspect_queue(queue)
+            await channel.bind_queue(queue, self._exchange, return_key(queue))
+        except NotFound:
+            return Unreachable(f"its queue {queue!r} is gone")
+        except ResourceLocked:
+            return False
+        except AccessRefused as error:
+            return Unreachable(f"its queue {queue!r} may not be bound: {error.text}")
+        except ChannelClosed as error:
+            return Unreachable(f"its queue {queue!r} cannot be used: {error.text}")
+        await channel.close()
+        return True
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            await self._connection.close()
