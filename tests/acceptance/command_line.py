@@ -1,0 +1,136 @@
+"""The real command line in processes of its own, as an operator uses it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from redrive.broker.processes import GuardedProcess
+from tests.services.eventually import eventually_async
+from tests.services.moving import channel_to
+
+REDRIVE = Path(sys.executable).parent / "redrive"
+STARTS_WITHIN = 30.0
+DRAINS_WITHIN = 10.0
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """`redrive` with a settings file of its own, and nothing of this machine's settings."""
+
+    folder: Path
+    broker_url: str
+    tiers: Sequence[str]
+    management_url: str | None = None
+    name: str = "redrive"
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def config(self) -> Path:
+        return self.folder / f"{self.name}.toml"
+
+    @property
+    def log(self) -> Path:
+        """What every `redrive run` of this command line wrote."""
+        return self.folder / f"{self.name}.log"
+
+    def write_settings(self) -> None:
+        management = (
+            f'management_url = "{self.management_url}"\n' if self.management_url is not None else ""
+        )
+        self.config.write_text(
+            f'[broker]\nurl = "{self.broker_url}"\n{management}'
+            f'[store]\nurl = "sqlite:///{self.folder / "redrive.db"}"\n'
+            f"[topology]\ntiers = {json.dumps(list(self.tiers))}\n"
+        )
+
+    def env(self) -> dict[str, str]:
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.folder),
+            "LANG": "C.UTF-8",
+            **self.environment,
+        }
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """A command that ends by itself."""
+        return subprocess.run(
+            [REDRIVE, *words, "--config", self.config],
+            env=self.env(),
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    async def done(self, *words: str) -> str:
+        """A command that must succeed; what it printed."""
+        ended = await asyncio.to_thread(self.run, *words)
+        assert ended.returncode == 0, f"redrive {' '.join(words)}: {ended.stdout}{ended.stderr}"
+        return ended.stdout
+
+    def start(self, *words: str) -> GuardedProcess:
+        """A command that stays."""
+        argv = [str(REDRIVE), *words, "--config", str(self.config)]
+        return GuardedProcess(argv, env=self.env(), cwd=self.folder, output=self.log)
+
+    def logged(self, event: str) -> list[dict[str, Any]]:
+        whole_lines = self.log.read_text().rpartition("\n")[0].splitlines()
+        return [line for line in map(json.loads, whole_lines) if line["event"] == event]
+
+    async def has_logged(self, event: str, text: str) -> None:
+        """Wait until an event whose values contain the text is in the log."""
+        await eventually_async(
+            lambda: any(text in json.dumps(line) for line in self.logged(event)),
+            within=20,
+            what=f"{event} with {text}",
+        )
+
+    @asynccontextmanager
+    async def running(self, *, admin_url: str, queues: Sequence[str]) -> AsyncIterator[Running]:
+        """`redrive run --roles retrier`, once it consumes. Ends by SIGTERM unless it has ended."""
+        running = Running(self.start("run", "--roles", "retrier"), self)
+        try:
+            await running.consumes(admin_url, queues)
+            yield running
+            if running.process.alive:
+                assert await asyncio.to_thread(running.process.terminate, DRAINS_WITHIN)
+                assert running.process.exit_code == 0, self.log.read_text()
+        finally:
+            running.process.kill()
+
+
+@dataclass(frozen=True)
+class Running:
+    """A `redrive run` that is up."""
+
+    process: GuardedProcess
+    by: CommandLine
+
+    async def consumes(self, url: str, queues: Sequence[str]) -> None:
+        async with channel_to(url) as channel:
+
+            async def consumed() -> bool:
+                assert self.process.alive, self.by.log.read_text()
+                return all([(await channel.inspect_queue(each))[1] for each in queues])
+
+            await eventually_async(consumed, within=STARTS_WITHIN, what=f"a consumer of {queues}")
+
+    def pause(self) -> None:
+        self.process.send(signal.SIGSTOP)
+
+    async def kill(self) -> None:
+        """kill -9."""
+        await asyncio.to_thread(self.process.kill)
+        assert self.process.exit_code == -9

@@ -1,0 +1,101 @@
+"""One letter's whole life (DESIGN.md), as far as it goes by now; grown by every issue.
+
+A plain pika consumer that only rejects → tiers → dead letter queue, through the command line, with
+kill -9 of Redrive before the first delivery, while the message waits in a tier, and while it is on
+its way back.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from redrive.amqp import Delivery, Properties, Publish
+from redrive.domain import headers
+from redrive.domain.deaths import read_deaths
+from tests.acceptance.command_line import CommandLine
+from tests.acceptance.plain_consumer import PlainConsumer
+from tests.services.eventually import eventually_async
+from tests.services.moving import channel_to, holds, publish, ready, take_all
+from tests.services.plugin import Vhost
+from tests.services.retrying import DEAD, declare_origin
+
+QUEUE, KEY = "payments", "payment.charge"
+BODY = b'{"amount": 9007199254740993, "note": "\xc3\xa9"}'
+TIERS = ("2s", "1s", "1s")
+READ_BY_THE_RETRIER = ("retry-queue", "retry-queue-1", "retry-queue-2", "retry-queue-3")
+
+
+async def empty(url: str, queue: str) -> None:
+    async def is_empty() -> bool:
+        return await ready(url, queue) == 0
+
+    await eventually_async(is_empty, within=20, what=f"{queue} empty")
+
+
+async def test_one_letters_whole_life(vhost: Vhost, tmp_path: Path) -> None:
+    url = vhost.url
+    redrive = CommandLine(tmp_path, url, TIERS)
+    redrive.write_settings()
+    await redrive.done("topology", "apply")
+    await redrive.done("topology", "check")
+    await redrive.done("policy", "set", KEY, "--max-retries", "3")
+    listed = json.loads(await redrive.done("policy", "list", "--output", "json"))
+    assert [(each["name"], each["maxRetries"]) for each in listed["items"]] == [(KEY, 3)]
+    await declare_origin(url, QUEUE, "quorum", KEY)
+
+    with PlainConsumer(url, QUEUE).running() as consumer:
+        # Killed before the first delivery: what failed waits for it.
+        async with redrive.running(admin_url=url, queues=READ_BY_THE_RETRIER) as running:
+            await running.kill()
+        properties = Properties.empty().persistent().with_text("message_id", "charge-1")
+        await publish(url, [Publish("work", KEY, properties.raw, BODY)])
+        await consumer.has_seen(1)
+        await holds(url, "retry-queue", 1)
+
+        # Killed while the message waits in its first tier: the broker goes on without it.
+        async with redrive.running(admin_url=url, queues=READ_BY_THE_RETRIER) as running:
+            await holds(url, "queue.delay.1", 1)
+            await running.kill()
+        await holds(url, "retry-queue-1", 1)
+        assert len(consumer.seen) == 1
+
+        # Killed while it returns: delivered to a process that is stopped, and then dies.
+        async with redrive.running(admin_url=url, queues=READ_BY_THE_RETRIER) as running:
+            await consumer.has_seen(2)
+            await holds(url, "queue.delay.2", 1)
+            running.pause()
+            await empty(url, "queue.delay.2")
+            await running.kill()
+        await holds(url, "retry-queue-2", 1)
+        assert len(consumer.seen) == 2
+
+        async with redrive.running(admin_url=url, queues=READ_BY_THE_RETRIER):
+            await holds(url, DEAD, 1, within=30)
+
+    assert [(each.routing_key, each.body) for each in consumer.seen] == [(KEY, BODY)] * 4
+    attempts = [each.headers.get(headers.ATTEMPT) for each in consumer.seen]
+    assert attempts == [None, 1, 2, 3]
+    (dead,) = await take_all(url, DEAD)
+    has_its_whole_history(dead)
+    for queue in (QUEUE, *READ_BY_THE_RETRIER):
+        async with channel_to(url) as channel:
+            assert await channel.inspect_queue(queue) == (0, 0)
+
+
+def has_its_whole_history(dead: Delivery) -> None:
+    assert dead.body == BODY
+    found = Properties.read(dead.properties)
+    assert found.get("message_id") == "charge-1"
+    deaths = read_deaths(found.header(headers.DEATHS))
+    assert [(death.queue, death.reason) for death in deaths] == [(QUEUE, "rejected")] * 4
+    assert [death.at for death in deaths] == sorted(death.at for death in deaths if death.at)
+    assert found.header(headers.QUEUE) == QUEUE
+    assert found.header(headers.EXCHANGE) == "work"
+    assert found.header(headers.ROUTING_KEY) == KEY
+    assert found.header(headers.ATTEMPT) == 3
+    assert found.header(headers.FIRST_FAILED_AT) == deaths[0].at
+    assert found.header(headers.ERROR_TYPE) == "REJECTED"
+    assert "gave up after 3 retries" in str(found.header(headers.ERROR_REASON))
+    # It was in the hands of a process that died: this copy might have been a second one.
+    assert found.header(headers.REDELIVERED) is True
