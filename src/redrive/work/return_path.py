@@ -12,15 +12,11 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from redrive.amqp import Connection
+from redrive.broker.topology import return_key
 from redrive.errors import AccessRefused, ChannelClosed, NotFound, RedriveError, ResourceLocked
 
 _REMEMBERED: Final = 1.0
 """Seconds for which an answer holds."""
-
-
-def return_key(queue: str) -> str:
-    """The key by which a queue is bound to the return exchange."""
-    return f"redrive-queue:{queue}"
 
 
 class Unreachable(RedriveError):

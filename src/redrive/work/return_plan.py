@@ -11,6 +11,7 @@ from typing import Final
 
 from redrive.amqp import Delivery, Properties, Publish, Refused, Returned, fields
 from redrive.amqp.fields import octets
+from redrive.broker.topology import return_key
 from redrive.domain import headers
 from redrive.domain.retry import Dead
 from redrive.work.dead_letters import DeadLetters, Route
@@ -18,7 +19,7 @@ from redrive.work.mover import Instruction, Park
 from redrive.work.origin import text_of
 from redrive.work.republish import Draft
 from redrive.work.retry_plan import Policies, RetryNames
-from redrive.work.return_path import ReturnPath, Unreachable, return_key
+from redrive.work.return_path import ReturnPath, Unreachable
 
 _QUEUE: Final = octets(headers.QUEUE)
 _EXCHANGE: Final = octets(headers.EXCHANGE)

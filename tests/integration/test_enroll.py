@@ -1,0 +1,364 @@
+"""`redrive topology enroll` on a foreign broker: nothing is lost, and all of it comes back."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+
+from redrive.broker.private import PrivateNode
+from tests.services.commands import Redrive
+from tests.services.eventually import eventually
+from tests.services.plugin import Vhost
+
+OURS = {"dead-letter-exchange": "retry-exchange", "dead-letter-routing-key": "retry-routing-key"}
+SAFE = {"dead-letter-strategy": "at-least-once", "overflow": "reject-publish"}
+
+
+@pytest.fixture(scope="module")
+def quick_node(rabbitmq_root: Path | None) -> Iterator[PrivateNode]:
+    """A broker that shows a queue's policy after a fifth of a second instead of five."""
+    with PrivateNode(root=rabbitmq_root, extra_config="collect_statistics_interval = 200") as node:
+        node.ctl("eval", "application:set_env(rabbit, quorum_tick_interval, 200).")
+        yield node
+
+
+class Foreign:
+    """A vhost with things of others in it."""
+
+    def __init__(self, vhost: Vhost) -> None:
+        self.vhost = vhost
+        self._path = quote(vhost.name, safe="")
+
+    @contextmanager
+    def channel(self) -> Iterator[BlockingChannel]:
+        with pika.BlockingConnection(pika.URLParameters(self.vhost.url)) as connection:
+            yield connection.channel()
+
+    def declare(self, name: str, kind: str = "quorum", **arguments: Any) -> None:
+        keys = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
+        with self.channel() as channel:
+            channel.queue_declare(name, durable=True, arguments={"x-queue-type": kind, **keys})
+
+    def policy(
+        self, name: str, definition: dict[str, Any], *, pattern: str = ".*", priority: int = 0
+    ) -> None:
+        body = {
+            "pattern": pattern,
+            "definition": definition,
+            "apply-to": "queues",
+            "priority": priority,
+        }
+        self.vhost.node.api("PUT", f"policies/{self._path}/{name}", body)
+
+    def operator_policy(self, name: str, definition: dict[str, Any]) -> None:
+        body = {"pattern": ".*", "definition": definition, "apply-to": "queues"}
+        self.vhost.node.api("PUT", f"operator-policies/{self._path}/{name}", body)
+
+    def queue(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.vhost.node.api(
+            "GET", f"queues/{self._path}/{quote(name, safe='')}"
+        )
+        return found
+
+    def queues(self) -> list[dict[str, Any]]:
+        """Every queue, asked one by one: the list leaves out policies on RabbitMQ 4."""
+        listed = self.vhost.node.api("GET", f"queues/{self._path}?columns=name")
+        return [self.queue(found["name"]) for found in listed]
+
+    def in_force(self, name: str) -> tuple[str | None, dict[str, Any]]:
+        """The policy that a queue shows, and its definition."""
+        found = eventually(
+            lambda: (queue := self.queue(name)) and "policy" in queue and queue, within=30
+        )
+        assert found
+        return found["policy"], found["effective_policy_definition"] or {}
+
+    def view(self) -> dict[str, Any]:
+        """All that the management API says of queues, policies and bindings, but for counters."""
+        kept = ("name", "type", "arguments", "durable", "policy", "effective_policy_definition")
+        queues = self.queues()
+        bindings = self.vhost.node.api("GET", f"bindings/{self._path}")
+        return {
+            "queues": {q["name"]: {key: q.get(key) for key in kept} for q in queues},
+            "policies": self.vhost.node.api("GET", f"policies/{self._path}"),
+            "bindings": sorted(bindings, key=str),
+        }
+
+    def settled_view(self) -> dict[str, Any]:
+        """The view, once every queue shows which policy is in force."""
+
+        def shown() -> bool:
+            return all("policy" in queue for queue in self.queues())
+
+        eventually(shown, within=30)
+        return self.view()
+
+    def reject_one(self, queue: str, body: bytes, routing_key: str = "") -> None:
+        """Publish one message, confirmed, and reject it as a consumer would."""
+        with self.channel() as channel:
+            channel.confirm_delivery()
+            properties = pika.BasicProperties(delivery_mode=2)
+            channel.basic_publish("", routing_key or queue, body, properties, mandatory=True)
+            tag = eventually(lambda: channel.basic_get(queue)[0]).delivery_tag
+            channel.basic_reject(tag, requeue=False)
+
+    def take(self, queue: str) -> bytes:
+        with self.channel() as channel:
+            got = eventually(lambda: channel.basic_get(queue, auto_ack=True)[2], within=20)
+            assert isinstance(got, bytes)
+            return got
+
+
+@pytest.fixture
+def foreign(quick_node: PrivateNode) -> Iterator[Foreign]:
+    name = f"foreign/{secrets.token_hex(4)}"
+    quick_node.create_vhost(name)
+    yield Foreign(Vhost(quick_node, name))
+    quick_node.delete_vhost(name)
+
+
+@pytest.fixture
+def redrive(foreign: Foreign, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Redrive:
+    vhost = foreign.vhost
+    settings = f'[broker]\nurl = "{vhost.url}"\nmanagement_url = "{vhost.management_url}"\n'
+    redrive = Redrive(tmp_path, capsys, settings)
+    assert redrive("topology", "apply").code == 0
+    return redrive
+
+
+@pytest.mark.parametrize("kind", ["quorum", "classic"])
+def test_an_enrolled_queue_dead_letters_here_and_can_be_returned_to(
+    redrive: Redrive, foreign: Foreign, kind: str
+) -> None:
+    foreign.declare("orders.eu+1 #", kind)
+    enrolled = redrive("topology", "enroll", "orders.eu+1 #")
+    assert enrolled.code == 0
+    assert "enrolled orders.eu+1 #: policy 'redrive-enroll:orders.eu+1 #'" in enrolled.out
+    assert ("classic queue" in enrolled.err) == (kind == "classic")
+    name, definition = foreign.in_force("orders.eu+1 #")
+    assert name == "redrive-enroll:orders.eu+1 #"
+    assert definition == (OURS | SAFE if kind == "quorum" else OURS)
+    foreign.reject_one("orders.eu+1 #", b"failed")
+    assert foreign.take("retry-queue") == b"failed"
+    with foreign.channel() as channel:
+        channel.confirm_delivery()
+        back = pika.BasicProperties(headers={"BCC": ["redrive-queue:orders.eu+1 #"]})
+        channel.basic_publish("redrive-return", "the.original.key", b"again", back, mandatory=True)
+    assert foreign.take("orders.eu+1 #") == b"again"
+
+
+def test_enroll_and_unenroll_leave_everything_exactly_as_it_was(
+    redrive: Redrive, foreign: Foreign
+) -> None:
+    foreign.policy("limits", {"max-length": 100, "expires": 3_600_000}, pattern="^o", priority=3)
+    foreign.policy("low", {"message-ttl": 9}, pattern="^o", priority=-1)
+    foreign.declare("orders")
+    foreign.declare("bills")
+    eventually(lambda: foreign.in_force("orders")[0] == "limits", within=30)
+    before = foreign.settled_view()
+    assert redrive("topology", "enroll", "orders", "--yes").code == 0
+    name, definition = foreign.in_force("orders")
+    assert name == "redrive-enroll:orders"
+    assert definition == {"max-length": 100, "expires": 3_600_000, **OURS, **SAFE}
+    assert foreign.queue("bills")["policy"] is None
+    assert redrive("topology", "unenroll", "orders").code == 0
+    eventually(lambda: foreign.in_force("orders")[0] == "limits", within=30)
+    assert foreign.settled_view() == before
+    again = redrive("topology", "unenroll", "orders")
+    assert (again.code, "was not enrolled" in again.err) == (3, True)
+
+
+def test_enrolling_twice_follows_the_users_policy_that_changed_meanwhile(
+    redrive: Redrive, foreign: Foreign
+) -> None:
+    foreign.policy("theirs", {"message-ttl": 60_000})
+    foreign.declare("orders")
+    assert redrive("topology", "enroll", "orders").code == 0
+    foreign.policy("theirs", {"message-ttl": 90_000}, priority=50)
+    enrolled = redrive("topology", "enroll", "orders", "--output", "json")
+    (item,) = enrolled.document["items"]
+    assert item["mergedPolicy"] == "theirs"
+    assert item["definition"] == {"message-ttl": 90_000, **OURS, **SAFE}
+    assert foreign.in_force("orders")[0] == "redrive-enroll:orders"
+
+
+def test_a_policy_that_does_not_apply_to_this_type_of_queue_is_not_merged(
+    redrive: Redrive, foreign: Foreign
+) -> None:
+    # A quorum queue passes over a policy with a key that only classic queues know, and takes the
+    # next one; with that key in ours, ours would be passed over as well.
+    foreign.policy("classics", {"queue-mode": "lazy"}, priority=9)
+    foreign.policy("all", {"message-ttl": 60_000})
+    foreign.declare("orders")
+    shown = eventually(lambda: foreign.in_force("orders")[0], within=30)
+    enrolled = redrive("topology", "enroll", "orders", "--output", "json")
+    assert (enrolled.code, enrolled.err) == (0, "")
+    (item,) = enrolled.document["items"]
+    assert item["mergedPolicy"] == shown
+
+
+def test_a_queue_with_its_own_dead_letter_argument_is_refused_and_none_is_enrolled(
+    redrive: Redrive, foreign: Foreign
+) -> None:
+    with foreign.channel() as channel:
+        channel.exchange_declare("their-dlx", "topic", durable=True)
+    foreign.declare("orders", dead_letter_exchange="their-dlx")
+    foreign.declare("fine")
+    before = foreign.settled_view()
+    refused = redrive("topology", "enroll", "fine", "orders")
+    assert refused.code == 1
+    assert "x-dead-letter-exchange sends dead messages to 'their-dlx'" in refused.err
+    assert "--bind-exchange" in refused.err
+    assert foreign.settled_view() == before
+
+
+def test_their_dead_letter_exchange_is_bound_instead_and_their_own_queue_keeps_its_copy(
+    redrive: Redrive, foreign: Foreign
+) -> None:
+    with foreign.channel() as channel:
+        channel.exchange_declare("their-dlx", "topic", durable=True)
+        channel.queue_declare("their-dlq", durable=True)
+        channel.queue_bind("their-dlq", "their-dlx", "#")
+    foreign.declare("orders", dead_letter_exchange="their-dlx")
+    foreign.declare("bills", dead_letter_exchange="their-dlx")
+    before = foreign.settled_view()
+    assert redrive("topology", "enroll", "orders", "bills", "--bind-exchange").code == 0
+    foreign.reject_one("orders", b"failed")
+    assert foreign.take("retry-queue") == b"failed"
+    assert foreign.take("their-dlq") == b"failed"
+    # The binding of one stays when the other leaves.
+    assert redrive("topology", "unenroll", "orders").code == 0
+    foreign.reject_one("bills", b"too")
+    assert foreign.take("retry-queue") == b"too"
+    assert redrive("topology", "unenroll", "bills").code == 0
+    assert foreign.settled_view() == before
+
+
+def test_a_length_limit_needs_a_yes_because_publishers_will_be_refused(
+    redrive: Redrive, foreign: Foreign
+) -> None:
+    foreign.declare("orders", max_length=2)
+    before = foreign.settled_view()
+    asked = redrive("topology", "enroll", "orders")
+    assert asked.code == 2
+    assert "it has a limit (max-length 2): when full it will refuse new messages" in asked.err
+    assert "--yes" in asked.err
+    assert foreign.settled_view() == before
+    assert redrive("topology", "enroll", "orders", "--yes").code == 0
+
+
+def test_a_policy_that_dead_letters_elsewhere_is_replaced_with_a_yes_and_comes_back(
+    redrive: Redrive, foreign: Foreign
+) -> None:
+    foreign.policy("theirs", {"dead-letter-exchange": "their-dlx"}, pattern="^orders$")
+    foreign.declare("orders")
+    asked = redrive("topology", "enroll", "orders")
+    assert asked.code == 2
+    assert "instead of 'their-dlx', where the policy 'theirs' sends them" in asked.err
+    assert redrive("topology", "enroll", "orders", "--yes").code == 0
+    assert foreign.in_force("orders")[1]["dead-letter-exchange"] == "retry-exchange"
+    assert redrive("topology", "unenroll", "orders").code == 0
+    expected = ("theirs", {"dead-letter-exchange": "their-dlx"})
+    eventually(lambda: foreign.in_force("orders") == expected, within=30)
+
+
+def test_an_operator_policy_stays_in_force_beside_ours(redrive: Redrive, foreign: Foreign) -> None:
+    foreign.operator_policy("ops", {"max-length": 50})
+    foreign.declare("orders")
+    eventually(lambda: foreign.in_force("orders")[1] == {"max-length": 50}, within=30)
+    asked = redrive("topology", "enroll", "orders")
+    assert (asked.code, "max-length 50" in asked.err) == (2, True)
+    assert redrive("topology", "enroll", "orders", "--yes").code == 0
+    assert foreign.in_force("orders")[1] == {"max-length": 50, **OURS, **SAFE}
+
+
+def test_exclusive_queues_streams_missing_ones_and_our_own_are_refused(
+    redrive: Redrive, foreign: Foreign
+) -> None:
+    foreign.declare("log", "stream")
+    with foreign.channel() as theirs:
+        theirs.queue_declare("mine", exclusive=True)
+        before = foreign.settled_view()
+        refused = redrive("topology", "enroll", "mine", "log", "nowhere", "retry-queue")
+        assert refused.code == 1
+        assert "mine: it is exclusive to a connection" in refused.err
+        assert "log: it is a stream" in refused.err
+        assert "nowhere: there is no such queue" in refused.err
+        assert "retry-queue: it is one of Redrive's own" in refused.err
+        assert foreign.settled_view() == before
+
+
+def test_without_the_topology_nothing_is_enrolled(redrive: Redrive, foreign: Foreign) -> None:
+    foreign.declare("orders")
+    with foreign.channel() as channel:
+        channel.queue_delete("retry-queue")
+    refused = redrive("topology", "enroll", "orders")
+    assert refused.code == 1
+    assert "dead messages would be dropped; run 'redrive topology apply' first" in refused.err
+    assert foreign.in_force("orders")[0] is None
+
+
+def test_without_the_management_api_it_says_what_else_helps(
+    redrive: Redrive, foreign: Foreign
+) -> None:
+    foreign.declare("orders")
+    on_the_wire = f'[broker]\nurl = "{foreign.vhost.url}"\n'
+    for command in ("enroll", "unenroll"):
+        refused = redrive("topology", command, "orders", settings=on_the_wire)
+        assert refused.code == 1
+        assert refused.err.count("\n") == 1
+        assert "set [broker] management_url" in refused.err
+
+
+def test_a_user_who_may_not_set_policies_changes_nothing(
+    redrive: Redrive, foreign: Foreign
+) -> None:
+    node, user = foreign.vhost.node, f"reader-{secrets.token_hex(4)}"
+    node.api("PUT", f"users/{user}", {"password": "s3cret", "tags": "management"})
+    rights = {"configure": ".*", "write": ".*", "read": ".*"}
+    path = quote(foreign.vhost.name, safe="")
+    node.api("PUT", f"permissions/{path}/{user}", rights)
+    foreign.declare("orders")
+    before = foreign.settled_view()
+    of_reader = redrive.settings.replace("guest:guest", f"{user}:s3cret")
+    refused = redrive("topology", "enroll", "orders", settings=of_reader)
+    assert refused.code == 1
+    assert refused.err.count("\n") == 1
+    assert "'policymaker'" in refused.err
+    assert foreign.settled_view() == before
+    node.api("DELETE", f"users/{user}")
+
+
+def test_unenroll_of_a_queue_that_is_gone_removes_its_policy(
+    redrive: Redrive, foreign: Foreign
+) -> None:
+    foreign.declare("orders")
+    assert redrive("topology", "enroll", "orders").code == 0
+    with foreign.channel() as channel:
+        channel.queue_delete("orders")
+    assert redrive("topology", "unenroll", "orders").code == 0
+    assert foreign.view()["policies"] == []
+
+
+def test_on_a_broker_with_default_statistics_it_waits_until_the_policy_is_shown(
+    vhost: Vhost, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    foreign = Foreign(vhost)
+    settings = f'[broker]\nurl = "{vhost.url}"\nmanagement_url = "{vhost.management_url}"\n'
+    redrive = Redrive(tmp_path, capsys, settings)
+    redrive("topology", "apply")
+    foreign.policy("theirs", {"message-ttl": 60_000})
+    foreign.declare("orders")
+    assert redrive("topology", "enroll", "orders").code == 0
+    assert foreign.in_force("orders") == (
+        "redrive-enroll:orders",
+        {"message-ttl": 60_000, **OURS, **SAFE},
+    )
