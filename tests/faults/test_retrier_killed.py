@@ -21,8 +21,8 @@ import structlog
 from redrive.amqp import Delivery, Properties, Publish
 from redrive.broker.private import PrivateNode
 from redrive.broker.processes import GuardedProcess
+from redrive.broker.topology import return_key
 from redrive.settings.sections import TopologySettings
-from redrive.work.return_path import return_key
 from tests.faults.retrier_process import Hop, Scene, Step
 from tests.services import scale
 from tests.services.eventually import eventually_async

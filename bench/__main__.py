@@ -1,0 +1,83 @@
+"""`python -m bench [NAME]`: measure, print ratios, and say which targets are met.
+
+Exits 1 when a full run misses a target, 2 when a run could not be finished.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import uvloop
+
+from bench import memory, report, retrier, wire
+from bench.options import QUEUE_TYPES, Options
+from bench.report import Result
+from bench.stage import BenchFailed, Stage, open_stage, say
+from redrive.errors import RedriveError
+
+BENCHES: dict[str, Callable[[Stage, Options], Awaitable[Result]]] = {
+    "wire": wire.run,
+    "memory": memory.run,
+    "retrier": retrier.run,
+}
+
+
+def main() -> int:
+    arguments = _parser().parse_args()
+    options = Options(
+        quick=arguments.quick,
+        queue_types=(arguments.queue,) if arguments.queue else QUEUE_TYPES,
+    )
+    names = [arguments.name] if arguments.name else list(BENCHES)
+    try:
+        broker, results = uvloop.run(_measure(names, options, _root(arguments.rabbitmq)))
+    except (BenchFailed, RedriveError) as error:
+        say(f"bench: {error}")
+        return 2
+    show = report.print_json if arguments.json else report.print_tables
+    show(results, broker=broker, quick=options.quick)
+    missed = any(not target.met for result in results for target in result.targets)
+    return 1 if missed and not options.quick else 0
+
+
+async def _measure(
+    names: list[str], options: Options, root: Path | None
+) -> tuple[str, list[Result]]:
+    async with open_stage(root) as stage:
+        return stage.version, [await BENCHES[name](stage, options) for name in names]
+
+
+def _root(version: str) -> Path | None:
+    if not version:
+        return None
+    from tests.services.chroots import root_of  # noqa: PLC0415 - only who asks for it needs it
+
+    return root_of(version)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="Measure Redrive against the alternatives on a private RabbitMQ.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="wire    messages a second and CPU per message, against shovel and Python clients\n"
+        "memory  growth of memory while a million messages are moved\n"
+        "retrier each hop against the shovel, many queues, lateness",
+    )
+    parser.add_argument(
+        "name", nargs="?", choices=BENCHES, help="which one; all of them if none is named"
+    )
+    parser.add_argument("--quick", action="store_true", help="few messages, one round")
+    parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
+    parser.add_argument("--queue", choices=QUEUE_TYPES, help="on one queue type only")
+    parser.add_argument(
+        "--rabbitmq", default="", choices=("4.0", "4.3"), help="instead of the machine's own"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
