@@ -26,7 +26,7 @@ from redrive.amqp.wire import Wire
 from redrive.broker.processes import GuardedProcess
 from redrive.domain.policy import Policy, PolicyBook
 from redrive.settings.sections import TopologySettings
-from redrive.work.lane import Verdict
+from redrive.work.lane import LaneOutcome
 from redrive.work.mover import Limits, MoverSession
 from redrive.work.retrier import Retrier
 from redrive.work.retry_plan import RetryPlan
@@ -97,7 +97,7 @@ class Trap:
             case Step.WRITTEN | Step.STORED:
                 lane.publish = self._after_publish(lane.publish, lane)
             case Step.CONFIRMED:
-                lane.next_verdicts = self._after_verdicts(lane.next_verdicts)
+                lane.next_outcomes = self._after_verdicts(lane.next_outcomes)
             case Step.ACKED:
                 consumer.ack = self._counting(consumer.ack)
                 consumer.flush = self._after_flush(consumer.flush, consumer)
@@ -126,9 +126,9 @@ class Trap:
 
         return wrapped
 
-    def _after_verdicts(self, next_verdicts: Any) -> Any:
-        async def wrapped() -> list[tuple[Publish, Verdict]]:
-            verdicts: list[tuple[Publish, Verdict]] = await next_verdicts()
+    def _after_verdicts(self, next_outcomes: Any) -> Any:
+        async def wrapped() -> list[tuple[Publish, LaneOutcome]]:
+            verdicts: list[tuple[Publish, LaneOutcome]] = await next_outcomes()
             if self._reached(sum(verdict is CONFIRMED for _, verdict in verdicts)):
                 die()
             return verdicts

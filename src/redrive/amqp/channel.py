@@ -41,6 +41,8 @@ _ERRORS: Final[dict[int, type[ChannelClosed]]] = {
     405: ResourceLocked,
     406: PreconditionFailed,
 }
+_ANSWERS_WITHIN: Final = 60.0
+_NO_CONSUMER: Final = b"\xff"  # no method begins so
 _UNBOUNDED: Final = 1 << 62
 _Reply = TypeVar("_Reply", bound=base.Frame)
 _consumer_numbers = itertools.count(1)
@@ -49,18 +51,19 @@ _consumer_numbers = itertools.count(1)
 class _Content:
     """A message whose header and body frames are still arriving."""
 
-    __slots__ = ("chunks", "consumer", "delivery", "missing", "returned")
+    __slots__ = ("chunks", "consumer", "envelope", "missing", "properties", "returned")
 
     def __init__(
         self,
-        delivery: Delivery,
+        envelope: tuple[int, bool, str, str],
         *,
         consumer: Consumer | None = None,
         returned: Returned | None = None,
     ) -> None:
-        self.delivery = delivery
+        self.envelope = envelope  # tag, redelivered, exchange, routing key
         self.consumer = consumer
         self.returned = returned
+        self.properties = b""
         self.missing = -1  # body bytes to come; -1 until the header frame told
         self.chunks: list[bytes] = []
 
@@ -76,8 +79,8 @@ class Channel:
         self._call_lock = asyncio.Lock()
         self._reply: asyncio.Future[base.Frame | Delivery] | None = None
         self._abandoned = 0
-        self._consumer: Consumer | None = None
-        self._consumer_tag = b""
+        self.consumer: Consumer | None = None
+        self.delivers = _NO_CONSUMER
         self._publisher: Publisher | None = None
         self._content: _Content | None = None
 
@@ -204,12 +207,12 @@ class Channel:
         arguments: Arguments | None = None,
     ) -> Consumer:
         """Consume a queue, at most `prefetch` messages and `budget` bytes unsettled at a time."""
-        if self._consumer is not None:
+        if self.consumer is not None:
             raise BrokerError("a channel has one consumer", remedy="open another channel")
         await self.call(request(commands.Basic.Qos, prefetch_count=prefetch), commands.Basic.QosOk)
         tag = f"redrive-{next(_consumer_numbers)}"
-        self._consumer_tag = tag.encode()
-        self._consumer = Consumer(self, tag, budget)
+        self.delivers = frames.DELIVER.to_bytes(4) + frames.shortstr(tag)
+        self.consumer = Consumer(self, tag, budget)
         await self.call(
             request(
                 commands.Basic.Consume,
@@ -220,7 +223,7 @@ class Channel:
             ),
             commands.Basic.ConsumeOk,
         )
-        return self._consumer
+        return self.consumer
 
     async def cancel(self, consumer_tag: str) -> None:
         await self.call(
@@ -236,7 +239,7 @@ class Channel:
 
     async def get(self, queue: str) -> Delivery | None:
         """Take one message off a queue, unacked; None if there is none."""
-        if self._consumer is not None:
+        if self.consumer is not None:
             raise BrokerError(
                 "a channel that consumes cannot get: its delivery tags would have gaps",
                 remedy="open another channel",
@@ -246,7 +249,7 @@ class Channel:
             return reply
         if isinstance(reply, commands.Basic.GetEmpty):
             return None
-        raise MalformedData(f"the broker answered basic.get with {reply.name}")
+        raise BrokerError(f"the broker answered basic.get with {reply.name}")
 
     def ack(self, tag: int, *, multiple: bool = False) -> None:
         """Ack a delivery that came from `get`. A consumer acks its own."""
@@ -272,8 +275,8 @@ class Channel:
         if self.error is not None:
             return
         closed = BrokerError("the channel was closed by its owner")
-        if self._consumer is not None:
-            self._consumer.end(closed)
+        if self.consumer is not None:
+            self.consumer.end(closed)
         await self.call(
             request(
                 commands.Channel.Close, reply_code=200, reply_text="bye", class_id=0, method_id=0
@@ -289,7 +292,7 @@ class Channel:
         """Send a method and wait for the broker's answer to it."""
         reply = await self._call(method)
         if not isinstance(reply, expected):
-            raise MalformedData(f"the broker answered {method.name} with {reply!r}")
+            raise BrokerError(f"the broker answered {method.name} with {reply!r}")
         return reply
 
     async def _call(self, method: base.Frame) -> base.Frame | Delivery:
@@ -300,7 +303,14 @@ class Channel:
             self.wire.call_began()
             try:
                 self.wire.write(frames.encode_method(method, self.number))
-                return await self._reply
+                async with asyncio.timeout(_ANSWERS_WITHIN):
+                    return await self._reply
+            except TimeoutError:
+                self._abandoned += 1
+                raise BrokerError(
+                    f"the broker did not answer {method.name} within {_ANSWERS_WITHIN:g} s",
+                    remedy="a quorum queue without a leader looks like this: check the cluster",
+                ) from None
             except asyncio.CancelledError:
                 # Unless it came just now, its answer will still come, before that to the next call.
                 self._abandoned += self._reply.cancelled()
@@ -317,22 +327,13 @@ class Channel:
 
     # The wire's side
 
-    def consumer_of(self, tag: bytes) -> Consumer:
-        if self._consumer is None or tag != self._consumer_tag:
-            raise MalformedData(f"a delivery for an unknown consumer {tag!r}")
-        return self._consumer
-
-    def on_delivery(self, consumer: Consumer, delivery: Delivery, touched: list[Consumer]) -> None:
-        if consumer.deliver(delivery):
-            touched.append(consumer)
-
     def on_answer(self, tag: int, *, multiple: bool, confirmed: bool) -> None:
         if self._publisher is None:
             raise MalformedData("a confirm on a channel that does not publish")
         self._publisher.on_answer(tag, multiple=multiple, confirmed=confirmed)
 
-    def expect_delivery(self, consumer: Consumer, delivery: Delivery) -> None:
-        self._content = _Content(delivery, consumer=consumer)
+    def expect_delivery(self, envelope: tuple[int, bool, str, str]) -> None:
+        self._content = _Content(envelope, consumer=self.consumer)
 
     def on_method(self, index: int, payload: bytes) -> None:
         if index == frames.NACK:
@@ -340,19 +341,22 @@ class Channel:
             self.on_answer(tag, multiple=bool(flags & 1), confirmed=False)
         elif index == frames.RETURN:
             code, reason, exchange, routing_key = frames.decode_return(payload)
-            given_back = Delivery(0, False, exchange, routing_key, b"", b"")
-            self._content = _Content(given_back, returned=Returned(code, reason))
+            envelope = (0, False, exchange, routing_key)
+            self._content = _Content(envelope, returned=Returned(code, reason))
         elif index == frames.GET_OK:
             tag, redelivered, exchange, routing_key, _ = frames.decode_get_ok(payload)
-            self._content = _Content(Delivery(tag, redelivered, exchange, routing_key, b"", b""))
+            self._content = _Content((tag, redelivered, exchange, routing_key))
+        elif index == frames.DELIVER:
+            raise MalformedData("a delivery for a consumer that is not there")
         elif index == frames.CHANNEL_CLOSE:
             self.wire.write(frames.encode_method(request(commands.Channel.CloseOk), self.number))
             self.wire.channels.pop(self.number, None)
             code, reason = frames.decode_close(payload)
             self.on_closed(_ERRORS.get(code, ChannelClosed)(code, reason))
         elif index == commands.Basic.Cancel.index:
-            if self._consumer is not None:
-                self._consumer.end(ConsumerCancelled("the broker cancelled the consumer"))
+            if self.consumer is not None:
+                cancelled = ConsumerCancelled("the broker cancelled the consumer")
+                self.consumer.end(cancelled, closed=False)
         elif index == commands.Channel.Flow.index:
             flow = frames.decode_method(payload)
             assert isinstance(flow, commands.Channel.Flow)
@@ -372,7 +376,7 @@ class Channel:
             if len(payload) < frames.CONTENT_HEADER_OVERHEAD:
                 raise MalformedData("a header frame is cut off")
             content.missing = int.from_bytes(payload[4:12])
-            content.delivery.properties = payload[frames.CONTENT_HEADER_OVERHEAD :]
+            content.properties = payload[frames.CONTENT_HEADER_OVERHEAD :]
         elif kind == frames.BODY and 0 <= len(payload) <= content.missing:
             content.chunks.append(payload)
             content.missing -= len(payload)
@@ -380,13 +384,13 @@ class Channel:
             raise MalformedData(f"an unexpected frame of type {kind} within a message")
         if content.missing == 0:
             self._content = None
-            content.delivery.body = b"".join(content.chunks)
             self._on_content(content, touched)
 
     def _on_content(self, content: _Content, touched: list[Consumer]) -> None:
-        delivery = content.delivery
+        delivery = Delivery(*content.envelope, content.properties, b"".join(content.chunks))
         if content.consumer is not None:
-            self.on_delivery(content.consumer, delivery, touched)
+            if content.consumer.deliver(delivery):
+                touched.append(content.consumer)
         elif content.returned is None:
             self._answer(delivery)
         elif self._publisher is not None:
@@ -402,7 +406,7 @@ class Channel:
         self.error = error
         if self._reply is not None and not self._reply.done():
             self._reply.set_exception(error)
-        if self._consumer is not None:
-            self._consumer.end(error)
+        if self.consumer is not None:
+            self.consumer.end(error)
         if self._publisher is not None:
             self._publisher.end(error)

@@ -21,7 +21,14 @@ from redrive.amqp.address import Address
 from redrive.amqp.channel import Channel
 from redrive.amqp.frames import request
 from redrive.amqp.wire import Wire
-from redrive.errors import BrokerError, CannotConnect, ConnectionClosed, ConnectionLost
+from redrive.errors import (
+    BrokerError,
+    CannotConnect,
+    ConnectionClosed,
+    ConnectionLost,
+    RedriveError,
+    SettingsError,
+)
 
 _FRAME_MAX: Final = 131_072
 _CHANNEL_MAX: Final = 2_047
@@ -54,7 +61,7 @@ async def connect(addresses: Sequence[Address], *, name: str) -> Connection:
             failures.append(f"{address}: {_plainly(error)}")
         except ValueError as error:  # a host or vhost name that cannot be one
             failures.append(f"{address}: {error}")
-        except BrokerError as error:
+        except (BrokerError, SettingsError) as error:  # a TLS file may be gone at a reconnect
             failures.append(f"{address}: {_handshake_reason(error)}")
         else:
             return connection
@@ -72,7 +79,7 @@ def _plainly(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def _handshake_reason(error: BrokerError) -> str:
+def _handshake_reason(error: RedriveError) -> str:
     if isinstance(error, ConnectionClosed):
         return error.text
     return str(error)

@@ -39,6 +39,7 @@ class Consumer:
         self._waiter: asyncio.Future[None] | None = None
         self._error: BrokerError | None = None
         self._cancelled = False
+        self._closed = False
         self._settlement = Settlement()
         self._stragglers: asyncio.TimerHandle | None = None
 
@@ -61,10 +62,16 @@ class Consumer:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def end(self, error: BrokerError) -> None:
-        """No delivery follows, and nothing can be settled any more."""
-        self._error = error
+    def end(self, error: BrokerError, *, closed: bool = True) -> None:
+        """No delivery follows. If the channel is closed, nothing can be settled any more either,
+        and what arrived is void; after the broker's own cancel it is still the owner's."""
+        self._error = self._error or error
         self._cancelled = True
+        if not closed:
+            self.wake()
+            return
+        self._closed = True
+        self._arrived.clear()
         if self._stragglers is not None:
             self._stragglers.cancel()
         if self._over:  # or the other channels of the connection would wait for ever
@@ -77,6 +84,11 @@ class Consumer:
     @property
     def unsettled_bytes(self) -> int:
         return self._held
+
+    def check(self) -> None:
+        """Raise if what was delivered is void by now."""
+        if self._closed and self._error is not None:
+            raise self._error
 
     async def next_batch(self) -> list[Delivery]:
         """Wait for deliveries and take all that are there. Empty once cancelled."""
@@ -93,10 +105,10 @@ class Consumer:
         batch, self._arrived = self._arrived, []
         return batch
 
-    def ack(self, delivery: Delivery) -> None:
-        """Settle a delivery as done. It goes out with the next `flush`."""
-        self._settlement.ready(delivery.tag)
-        self._release(delivery)
+    def ack(self, *deliveries: Delivery) -> None:
+        """Settle deliveries as done. It goes out with the next `flush`."""
+        self._settlement.ready([delivery.tag for delivery in deliveries])
+        self._release(sum([delivery.size for delivery in deliveries]))
 
     def requeue(self, delivery: Delivery, *, counted: bool = True) -> None:
         """Give a delivery back to its queue, by nack: on 4.3 that costs it no delivery count."""
@@ -113,21 +125,21 @@ class Consumer:
         )
 
     def _answer(self, delivery: Delivery, frame: bytes, counted: bool) -> None:
-        if self._error is None:
+        if not self._closed:
             self._channel.wire.write(frame)
         self._settlement.gone(delivery.tag)
         if counted:
-            self._release(delivery)
+            self._release(delivery.size)
 
-    def _release(self, delivery: Delivery) -> None:
-        self._held -= delivery.size
+    def _release(self, size: int) -> None:
+        self._held -= size
         if self._over and self._held <= self._budget:
             self._over = False
             self._channel.wire.over_budget(self, over=False)
 
     def flush(self) -> None:
         """Send the acks that are due."""
-        if self._error is not None:
+        if self._closed:
             return
         number, write = self._channel.number, self._channel.wire.write
         for tag, multiple in self._settlement.flush():

@@ -10,7 +10,7 @@ messages do not look like none."""
 class Delivery:
     """One delivery: raw properties and body, where it was published, and its tag on the channel."""
 
-    __slots__ = ("body", "exchange", "properties", "redelivered", "routing_key", "tag")
+    __slots__ = ("body", "exchange", "properties", "redelivered", "routing_key", "size", "tag")
 
     def __init__(
         self,
@@ -27,11 +27,7 @@ class Delivery:
         self.routing_key = routing_key
         self.properties = properties
         self.body = body
-
-    @property
-    def size(self) -> int:
-        """What the delivery counts against a byte budget."""
-        return len(self.body) + len(self.properties) + _BOOKKEEPING
+        self.size = len(body) + len(properties) + _BOOKKEEPING  # what it counts against a budget
 
     def __repr__(self) -> str:
         return (

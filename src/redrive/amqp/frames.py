@@ -29,6 +29,8 @@ FRAME_OVERHEAD: Final = 8
 CONTENT_HEADER_OVERHEAD: Final = 12
 """Bytes of a header frame's payload before the properties: class, weight, body size."""
 
+PROPERTIES_OVERHEAD: Final = FRAME_OVERHEAD + CONTENT_HEADER_OVERHEAD
+
 DELIVER: Final = commands.Basic.Deliver.index
 RETURN: Final = commands.Basic.Return.index
 GET_OK: Final = commands.Basic.GetOk.index
@@ -204,7 +206,7 @@ def message(method: bytes, channel: int, properties: bytes, body: bytes, frame_m
 
 def refuse_oversized(properties: bytes, frame_max: int) -> None:
     """A header frame cannot be split: raise before the broker would close the connection (501)."""
-    room = frame_max - FRAME_OVERHEAD - CONTENT_HEADER_OVERHEAD
+    room = frame_max - PROPERTIES_OVERHEAD
     if len(properties) > room:
         raise Unpublishable(
             f"the properties have {len(properties)} bytes, the broker takes {room} in one frame",

@@ -33,19 +33,30 @@ class Publisher:
         self._waiter: asyncio.Future[None] | None = None
         self._error: BrokerError | None = None
         self._routes: dict[tuple[str, str], bytes] = {}
+        self._awaited = 0  # publishes whose outcome someone waits for by itself
 
     # The wire's side
 
     def on_answer(self, tag: int, *, multiple: bool, confirmed: bool) -> None:
         settled = self._unconfirmed.answered(tag, multiple=multiple, confirmed=confirmed)
+        if self._awaited:
+            settled = self._answer(settled)
+        self._settled += settled
+        if self._settled and self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _answer(self, settled: list[Settled]) -> list[Settled]:
+        """Tell those who wait for one outcome; the rest."""
+        others: list[Settled] = []
         for item in settled:
             publish, outcome = item
             if publish.answer is None:
-                self._settled.append(item)
-            elif not publish.answer.done():
+                others.append(item)
+                continue
+            self._awaited -= 1
+            if not publish.answer.done():
                 publish.answer.set_result(outcome)
-        if self._settled and self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        return others
 
     def on_return(self, outcome: Returned, given_back: Publish) -> None:
         self._unconfirmed.returned(outcome, given_back)
@@ -78,26 +89,27 @@ class Publisher:
         """Send a message. Raises `Unpublishable` for one that would end the connection."""
         if self._error is not None:
             raise self._error
-        wire = self._channel.wire
+        wire, number = self._channel.wire, self._channel.number
         route = (publish.exchange, publish.routing_key)
-        method = self._routes.get(route)
-        if method is None:
-            if len(self._routes) >= _ROUTES:
-                self._routes.clear()
-            method = frames.publish_method(self._channel.number, *route)
-            self._routes[route] = method
-        properties = publish.properties
-        frames.refuse_oversized(properties, wire.frame_max)
-        wire.write(
-            frames.message(method, self._channel.number, properties, publish.body, wire.frame_max)
-        )
+        method = self._routes.get(route) or self._encode_route(route)
+        if len(publish.properties) > wire.frame_max - frames.PROPERTIES_OVERHEAD:
+            frames.refuse_oversized(publish.properties, wire.frame_max)
+        wire.write(frames.message(method, number, publish.properties, publish.body, wire.frame_max))
         self._unconfirmed.add(publish)
+
+    def _encode_route(self, route: tuple[str, str]) -> bytes:
+        if len(self._routes) >= _ROUTES:
+            self._routes.clear()
+        method = frames.publish_method(self._channel.number, *route)
+        self._routes[route] = method
+        return method
 
     async def send(self, publish: Publish) -> Outcome:
         """Publish one message and wait for its outcome."""
         await self.ready()
         publish.answer = asyncio.get_running_loop().create_future()
         self.publish(publish)
+        self._awaited += 1
         return await publish.answer
 
     async def next_outcomes(self) -> list[Settled]:

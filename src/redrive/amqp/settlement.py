@@ -9,6 +9,8 @@ only after it has waited for one more flush: most gaps close at once.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class Settlement:
     """Tags handed out, settled, and acked on the wire."""
@@ -21,9 +23,9 @@ class Settlement:
         self._held: set[int] = set()  # of those, the ones that have waited for a flush already
         self._gone: set[int] = set()  # beyond a gap, and answered on the wire already
 
-    def ready(self, tag: int) -> None:
-        """Note that a delivery may be acked."""
-        self._ready.add(tag)
+    def ready(self, tags: Iterable[int]) -> None:
+        """Note that deliveries may be acked."""
+        self._ready.update(tags)
 
     def gone(self, tag: int) -> None:
         """Note that a delivery was answered on the wire by itself (nack, reject)."""
@@ -37,6 +39,12 @@ class Settlement:
     def flush(self) -> list[tuple[int, bool]]:
         """The acks to send now, as (tag, multiple)."""
         ready, gone = self._ready, self._gone
+        if not gone and ready and max(ready) - self._next + 1 == len(ready):
+            # Unbroken, as it mostly is: one range, without looking at each.
+            last = max(ready)
+            self._next = last + 1
+            self._ready, self._held = set(), set()
+            return [(last, True)]
         tag, last_ready = self._next, 0
         while True:
             if tag in ready:

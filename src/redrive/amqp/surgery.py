@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from redrive.amqp import fields
 from redrive.errors import MalformedData
 
 _U16: Final = struct.Struct(">H")
 _U32: Final = struct.Struct(">I")
+_u32: Final = _U32.unpack_from
 _CONTENT_TYPE: Final = 0x8000
 _CONTENT_ENCODING: Final = 0x4000
 _HEADERS: Final = 0x2000
@@ -33,18 +34,15 @@ _SIZES: Final = bytes(
 )
 
 
-class Opened(NamedTuple):
-    """A property section, opened up: everything but `taken` goes back as it was."""
+Opened = tuple[int, bytes, list[bytes], dict[bytes, bytes], bytes]
+"""A property section, opened up; a plain tuple because one is made for every message:
 
-    flags: int
-    before: bytes
-    """Content type and encoding."""
-    kept: list[bytes]
-    """The headers that stay, in slices."""
-    taken: dict[bytes, bytes]
-    """The headers that were asked for, as raw fields; of repeated names the first."""
-    after: bytes
-    """The delivery mode and all that follows."""
+0. its flags,
+1. content type and encoding,
+2. the headers that stay, in slices,
+3. the headers that were taken out, as raw fields; of repeated names the first,
+4. the delivery mode and all that follows.
+"""
 
 
 def flags_of(raw: bytes) -> int:
@@ -57,35 +55,35 @@ def flags_of(raw: bytes) -> int:
 def open_up(raw: bytes, take: frozenset[bytes]) -> Opened:
     """Take the named headers out. Raises `MalformedData` where their boundaries cannot be found."""
     try:
-        opened = _open_up(raw, take)
-        if opened.flags & _DELIVERY_MODE:
-            opened.after[0]  # which `close_up` looks at
-        return opened
+        flags = raw[0] << 8 | raw[1]
+        start = 2
+        if flags & _CONTENT_TYPE:
+            start += 1 + raw[start]
+        if flags & _CONTENT_ENCODING:
+            start += 1 + raw[start]
+        kept: list[bytes] = []
+        taken: dict[bytes, bytes] = {}
+        end = _take_out(raw, start, take, kept, taken) if flags & _HEADERS else start
+        if end + bool(flags & _DELIVERY_MODE) > len(raw):
+            raise MalformedData("a property section is cut off")
     except (IndexError, struct.error):
         raise MalformedData("a property section is cut off") from None
+    return flags, raw[2:start], kept, taken, raw[end:]
 
 
-def _open_up(raw: bytes, take: frozenset[bytes]) -> Opened:
-    flags = raw[0] << 8 | raw[1]
-    start = 2
-    if flags & _CONTENT_TYPE:
-        start += 1 + raw[start]
-    if flags & _CONTENT_ENCODING:
-        start += 1 + raw[start]
-    if not flags & _HEADERS:
-        return Opened(flags, raw[2:start], [], {}, raw[start:])
+def _take_out(
+    raw: bytes, start: int, take: frozenset[bytes], kept: list[bytes], taken: dict[bytes, bytes]
+) -> int:
+    """Sort the headers of the table at `start` into those kept and taken; where the table ends."""
     position = kept_from = start + 4
-    end = position + _U32.unpack_from(raw, start)[0]
-    kept: list[bytes] = []
-    taken: dict[bytes, bytes] = {}
+    end: int = position + _u32(raw, start)[0]
     while position < end:
         field = position + 1 + raw[position]
-        letter = raw[field]
-        size = _SIZES[letter]
+        size = _SIZES[raw[field]]
         if size == _SIZED:
-            stop = field + 5 + _U32.unpack_from(raw, field + 1)[0]
+            stop = field + 5 + _u32(raw, field + 1)[0]
         elif size == _UNKNOWN:
-            raise MalformedData(f"unknown field type 0x{letter:02x}")
+            raise MalformedData(f"unknown field type 0x{raw[field]:02x}")
         else:
             stop = field + 1 + size
         name = raw[position + 1 : field]
@@ -99,14 +97,14 @@ def _open_up(raw: bytes, take: frozenset[bytes]) -> Opened:
         raise MalformedData("a header is cut off")
     if end > kept_from:
         kept.append(raw[kept_from:end])
-    return Opened(flags, raw[2:start], kept, taken, raw[end:])
+    return end
 
 
 def close_up(opened: Opened, put: Mapping[bytes, bytes]) -> bytes:
     """The section with headers (names and raw fields) put in at the end, made persistent."""
     flags, before, kept, _, after = opened
     if put:
-        kept = [*kept, *map(fields.entry, put.keys(), put.values())]
+        kept = [*kept, *[b"%c%b%b" % (len(name), name, field) for name, field in put.items()]]
     if not flags & _DELIVERY_MODE:
         after = b"\x02" + after
     elif after[0] != 2:
@@ -126,7 +124,7 @@ def table_fields(raw: bytes, start: int, end: int) -> dict[bytes, bytes]:
             field = start + 1 + raw[start]
             size = _SIZES[raw[field]]
             if size == _SIZED:
-                stop = field + 5 + _U32.unpack_from(raw, field + 1)[0]
+                stop = field + 5 + _u32(raw, field + 1)[0]
             elif size == _UNKNOWN:
                 raise MalformedData(f"unknown field type 0x{raw[field]:02x}")
             else:

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from redrive.amqp.consumer import Consumer
 
 _HEAD: Final = frames.HEAD.unpack_from
-_U64: Final = struct.Struct(">Q").unpack_from
+_DELIVERED: Final = struct.Struct(">QBB").unpack_from  # tag, redelivered, length of the exchange
+_CONTENT_HEAD: Final = struct.Struct(
+    ">BHIIQ"
+).unpack_from  # frame head, class and weight, body size
 _TAG: Final = struct.Struct(">QB").unpack_from
 _METHOD_INDEX: Final = struct.Struct(">I").unpack_from
 _HANDSHAKE_FRAME_MAX: Final = 1 << 20
@@ -107,23 +110,19 @@ class Wire(asyncio.Protocol):
             if data[stop] != 0xCE:
                 self._check_size(data, position, size)
                 raise MalformedData("a frame does not end where it says")
+            channel = channels.get(number)
             if kind == frames.METHOD:
-                channel = channels.get(number)
-                index = _METHOD_INDEX(data, position + 7)[0]
-                if index == frames.DELIVER and channel is not None:
+                if channel is not None and data.startswith(channel.delivers, position + 7):
                     position = self._read_delivery(data, position, stop, channel, touched)
                     continue
+                index = _METHOD_INDEX(data, position + 7)[0]
                 if index == frames.ACK and channel is not None:
                     tag, multiple = _TAG(data, position + 11)
                     channel.on_answer(tag, multiple=bool(multiple), confirmed=True)
                 else:
                     self._on_method(number, index, data[position + 7 : stop])
-            elif kind == frames.HEARTBEAT:
-                pass
-            else:
-                channel = channels.get(number)
-                if channel is not None:
-                    channel.on_content_frame(kind, data[position + 7 : stop], touched)
+            elif kind != frames.HEARTBEAT and channel is not None:
+                channel.on_content_frame(kind, data[position + 7 : stop], touched)
             position = stop + 1
         return position
 
@@ -138,59 +137,41 @@ class Wire(asyncio.Protocol):
         self, data: bytes, position: int, stop: int, channel: Channel, touched: list[Consumer]
     ) -> int:
         """Read a basic.deliver and, where they are all here, its header and body frames."""
-        at = position + 11
-        tag_end = at + 1 + data[at]
-        consumer = channel.consumer_of(data[at + 1 : tag_end])
-        tag = _U64(data, tag_end)[0]
-        redelivered = data[tag_end + 8] != 0
-        at = tag_end + 9
-        exchange_end = at + 1 + data[at]
-        exchange = str(data[at + 1 : exchange_end], "utf-8", "surrogateescape")
-        at = exchange_end
-        key_end = at + 1 + data[at]
-        if key_end != stop:
+        consumer = channel.consumer
+        tag, redelivered, length = _DELIVERED(data, position + 7 + len(channel.delivers))
+        at = position + 17 + len(channel.delivers)
+        exchange_end = at + length
+        key_end = exchange_end + 1 + data[exchange_end]
+        if key_end != stop or consumer is None:
             raise MalformedData("a delivery's fields do not fill its frame")
-        routing_key = str(data[at + 1 : key_end], "utf-8", "surrogateescape")
+        exchange = str(data[at:exchange_end], "utf-8", "surrogateescape")
+        routing_key = str(data[exchange_end + 1 : key_end], "utf-8", "surrogateescape")
+        envelope = (tag, redelivered != 0, exchange, routing_key)
 
-        number = channel.number
-        end = len(data)
-        head = stop + 1
-        if end - head >= 20:
-            kind, owner, size = _HEAD(data, head)
-            head_stop: int = head + 7 + size
-            whole = head_stop < end and size >= 12 and data[head_stop] == 0xCE
-            if whole and kind == 2 and owner == number:
-                length = _U64(data, head + 11)[0]
-                properties = data[head + 19 : head_stop]
-                if length == 0:
-                    delivery = Delivery(tag, redelivered, exchange, routing_key, properties, b"")
-                    channel.on_delivery(consumer, delivery, touched)
-                    return head_stop + 1
-                body = head_stop + 1
-                if end - body >= 8:
-                    kind, owner, size = _HEAD(data, body)
-                    body_stop: int = body + 7 + size
-                    if (
-                        size == length
-                        and kind == 3
-                        and owner == number
-                        and body_stop < end
-                        and data[body_stop] == 0xCE
-                    ):
-                        delivery = Delivery(
-                            tag,
-                            redelivered,
-                            exchange,
-                            routing_key,
-                            properties,
-                            data[body + 7 : body_stop],
-                        )
-                        channel.on_delivery(consumer, delivery, touched)
-                        return body_stop + 1
-        channel.expect_delivery(
-            consumer, Delivery(tag, redelivered, exchange, routing_key, b"", b"")
-        )
-        return stop + 1
+        end, head, number = len(data), stop + 1, channel.number
+        if end - head < 20:
+            channel.expect_delivery(envelope)
+            return head
+        kind, owner, size, _, body_size = _CONTENT_HEAD(data, head)
+        head_stop: int = head + 7 + size
+        body = head_stop + 1
+        if head_stop >= end or data[head_stop] != 0xCE or (kind, owner) != (2, number) or size < 12:
+            channel.expect_delivery(envelope)
+            return head
+        if body_size == 0:
+            next_frame, content = body, b""
+        else:
+            body_stop = body + 7 + body_size
+            # All of it in one frame, and all of that here: the rule for all but large messages.
+            if body_stop >= end or _HEAD(data, body) != (3, number, body_size):
+                channel.expect_delivery(envelope)
+                return head
+            if data[body_stop] != 0xCE:
+                raise MalformedData("a frame does not end where it says")
+            next_frame, content = body_stop + 1, data[body + 7 : body_stop]
+        if consumer.deliver(Delivery(*envelope, data[head + 19 : head_stop], content)):
+            touched.append(consumer)
+        return next_frame
 
     def _on_method(self, number: int, index: int, payload: bytes) -> None:
         if number == 0:

@@ -9,12 +9,19 @@ again, alone this time, is the culprit, and everything behind it goes through.
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
 from redrive.amqp import Connection, Outcome, Publish, Publisher, Returned
-from redrive.errors import BrokerError, ChannelClosed, ConnectionClosed, Unpublishable
+from redrive.errors import (
+    BrokerError,
+    ChannelClosed,
+    ConnectionClosed,
+    MalformedData,
+    Unpublishable,
+)
 from redrive.work.republish import marked_redelivered
 
 Connect = Callable[[str], Awaitable[Connection]]
@@ -30,7 +37,7 @@ class Poison:
     error: BrokerError
 
 
-Verdict = Outcome | Poison
+LaneOutcome = Outcome | Poison
 
 
 class Lane:
@@ -41,8 +48,8 @@ class Lane:
         self._name = name
         self._connection: Connection | None = None
         self._publisher: Publisher | None = None
-        self._recovering = False
-        self._waiting: list[Publish] = []
+        self._in_doubt: deque[Publish] = deque()  # being sent again, one at a time
+        self._waiting: list[Publish] = []  # not sent yet: they came while it recovered
 
     async def open(self) -> None:
         self._connection = await self._connect(self._name)
@@ -69,7 +76,7 @@ class Lane:
     async def ready(self) -> None:
         """Wait while the broker blocks publishers or the socket is full.
 
-        A closed lane does not raise here: `next_verdicts` is where it recovers or ends.
+        A closed lane does not raise here: `next_outcomes` is where it recovers or ends.
         """
         assert self._publisher is not None
         with contextlib.suppress(BrokerError):
@@ -78,37 +85,51 @@ class Lane:
     def publish(self, publish: Publish) -> None:
         """Send a message, or keep it until the lane has recovered. `Unpublishable` is raised."""
         assert self._publisher is not None
-        if self._recovering or self._publisher.closed:
+        if self._in_doubt or self._publisher.closed:
             self._waiting.append(publish)
         else:
             self._publisher.publish(publish)
 
-    async def next_verdicts(self) -> list[tuple[Publish, Verdict]]:
-        """Wait for verdicts and take all that are there."""
+    async def next_outcomes(self) -> list[tuple[Publish, LaneOutcome]]:
+        """Wait for outcomes and take all that are there; while it recovers, one at a time."""
         assert self._publisher is not None
+        if self._in_doubt:
+            # It counts as in doubt until its outcome is known: only then may others go out again.
+            publish = self._in_doubt[0]
+            found = [(publish, await self._send_alone(publish))]
+            self._in_doubt.popleft()
+            return found
+        if self._waiting and not self._publisher.closed:
+            return self._send_waiting() or await self.next_outcomes()
         try:
-            return [*await self._publisher.next_outcomes()]
+            return await self._publisher.next_outcomes()  # type: ignore[return-value]
         except (ChannelClosed, ConnectionClosed) as error:
             if not _may_blame_a_message(error):
                 raise
-            return await self._recover()
+            await self._begin_recovery()
+            return []
 
-    async def _recover(self) -> list[tuple[Publish, Verdict]]:
+    async def _begin_recovery(self) -> None:
         assert self._publisher is not None
-        self._recovering = True
-        in_doubt = self._publisher.unanswered
-        for publish in in_doubt:
-            publish.properties = marked_redelivered(publish.properties)
+        self._in_doubt.extend(self._publisher.unanswered)
+        for publish in self._in_doubt:
             publish.returned = None
+            with contextlib.suppress(MalformedData):  # sent as it is, then: better than not at all
+                publish.properties = marked_redelivered(publish.properties)
         await self._reopen()
-        verdicts: list[tuple[Publish, Verdict]] = []
-        while in_doubt or self._waiting:
-            verdicts += [(publish, await self._send_alone(publish)) for publish in in_doubt]
-            in_doubt, self._waiting = self._waiting, []
-        self._recovering = False
-        return verdicts
 
-    async def _send_alone(self, publish: Publish) -> Verdict:
+    def _send_waiting(self) -> list[tuple[Publish, LaneOutcome]]:
+        """Send what was kept during a recovery; what cannot be sent comes back at once."""
+        waiting, self._waiting = self._waiting, []
+        refused: list[tuple[Publish, LaneOutcome]] = []
+        for publish in waiting:
+            try:
+                self.publish(publish)
+            except Unpublishable as error:
+                refused.append((publish, Poison(BrokerError(str(error)))))
+        return refused
+
+    async def _send_alone(self, publish: Publish) -> LaneOutcome:
         assert self._publisher is not None
         try:
             return await self._publisher.send(publish)

@@ -30,7 +30,7 @@ from redrive.amqp.confirms import CONFIRMED
 from redrive.amqp.supervision import supervise
 from redrive.domain.backoff import Backoff
 from redrive.errors import BrokerError, Unpublishable
-from redrive.work.lane import Connect, Lane, Poison, Verdict
+from redrive.work.lane import Connect, Lane, LaneOutcome, Poison
 
 log = structlog.get_logger()
 
@@ -169,6 +169,7 @@ class MoverSession:
         self._counts = counts
         self._log = logger
         self._in_flight = 0
+        self._said = ""
         self._landed = asyncio.Event()  # nothing is in flight
         self._stopping = asyncio.Event()
 
@@ -203,6 +204,7 @@ class MoverSession:
             for delivery in batch:
                 if published >= _BREATH:
                     await lane.ready()
+                    self._consumer.check()  # the wait may have been long, and what we hold void
                     published = 0
                 published += len(delivery.body)
                 start(delivery)
@@ -230,29 +232,29 @@ class MoverSession:
         else:
             self._tasks.create_task(self._give_back(delivery, instruction))
 
-    # Verdicts come back
+    # Outcomes come back
 
     async def _settle(self) -> None:
         lane, consumer, counts = self._lane, self._consumer, self._counts
         while True:
-            moved = 0
-            for publish, verdict in await lane.next_verdicts():
-                if verdict is CONFIRMED:
-                    consumer.ack(publish.context)  # type: ignore[arg-type]  # set by _follow
-                    moved += 1
-                else:
-                    self._on_trouble(publish, verdict)
-            counts.moved += moved
+            outcomes = await lane.next_outcomes()
+            moved = [publish.context for publish, outcome in outcomes if outcome is CONFIRMED]
+            if len(moved) < len(outcomes):
+                for publish, outcome in outcomes:
+                    if outcome is not CONFIRMED:
+                        self._on_trouble(publish, outcome)
+            consumer.ack(*moved)  # type: ignore[arg-type]  # the context is the delivery: _follow
             consumer.flush()
-            self._land(moved)
+            counts.moved += len(moved)
+            self._land(len(moved))
 
-    def _on_trouble(self, publish: Publish, verdict: Verdict) -> None:
+    def _on_trouble(self, publish: Publish, outcome: LaneOutcome) -> None:
         delivery = publish.context
         assert isinstance(delivery, Delivery)
-        if isinstance(verdict, Poison):
-            self._follow(delivery, self._plan.poisoned(delivery, str(verdict.error)))
-        elif isinstance(verdict, (Returned, Refused)):
-            self._tasks.create_task(self._reconsider(delivery, publish, verdict))
+        if isinstance(outcome, Poison):
+            self._follow(delivery, self._plan.poisoned(delivery, str(outcome.error)))
+        elif isinstance(outcome, (Returned, Refused)):
+            self._tasks.create_task(self._reconsider(delivery, publish, outcome))
 
     async def _reconsider(
         self, delivery: Delivery, publish: Publish, outcome: Returned | Refused
@@ -278,7 +280,9 @@ class MoverSession:
         self._land(1)
 
     async def _give_back(self, delivery: Delivery, stay: Stay) -> None:
-        self._log.warning("mover.stays", reason=stay.reason, routing_key=delivery.routing_key)
+        if stay.reason != self._said:  # once, not for every message and every time it comes back
+            self._said = stay.reason
+            self._log.warning("mover.stays", reason=stay.reason, routing_key=delivery.routing_key)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), stay.wait.total_seconds())
         self._consumer.requeue(delivery)

@@ -13,6 +13,7 @@ What Redrive adds has at most 16 KiB: first the stack is cut, then old deaths, t
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from typing import Final
 
@@ -36,6 +37,7 @@ _EXPIRATION: Final = octets(headers.EXPIRATION)
 _TRUE: Final = fields.boolean(True)
 _SET_ASIDE: Final = {b"CC": octets(headers.CC), b"BCC": octets(headers.BCC)}
 _RARE: Final = surgery.USER_ID | surgery.EXPIRATION
+_u32: Final = struct.Struct(">I").unpack_from
 _MAX_ADDED: Final = 16 * 1024
 
 
@@ -67,8 +69,8 @@ class Draft:
             self._opened = surgery.open_up(raw, _TAKEN)
         except MalformedData as error:
             raise Unpublishable(f"the properties cannot be read: {error}") from error
-        taken = self._opened.taken
-        self.x_death = taken.get(_X_DEATH)
+        taken = self._opened[3]
+        self.x_death = taken.pop(_X_DEATH, None)
         self._redelivered = delivery.redelivered
         for name, field in taken.items():
             if name in _OURS:
@@ -80,12 +82,13 @@ class Draft:
     def publishers_own(self) -> list[bytes]:
         """What the publisher sent, in a form that is the same at every delivery of the message;
         last, its deaths."""
-        opened = self._opened
-        return [opened.before, *opened.kept, opened.after, self.x_death or b""]
+        _, before, kept, _, after = self._opened
+        # The headers as one part: where a broker adds its counters decides how they are sliced.
+        return [before, b"".join(kept), after, self.x_death or b""]
 
     @property
     def has_message_id(self) -> bool:
-        return bool(self._opened.flags & surgery.MESSAGE_ID)
+        return bool(self._opened[0] & surgery.MESSAGE_ID)
 
     def seal(
         self,
@@ -100,17 +103,20 @@ class Draft:
             ours[_DEATHS] = _deaths(ours.get(_DEATHS), self.x_death)
         if self._redelivered:
             ours[_REDELIVERED] = _TRUE
-        if sum(map(len, ours.values())) > _MAX_ADDED:
+        raw = self._closed(only_on_the_way)
+        if len(raw) > _MAX_ADDED and sum(map(len, ours.values())) > _MAX_ADDED:
             _shorten(ours)
-        if only_on_the_way:
-            ours = {**ours, **only_on_the_way}
-        raw = surgery.close_up(self._opened, ours)
+            raw = self._closed(only_on_the_way)
         if fields.may_hold_non_finite(raw) and Properties.read(raw).holds_non_finite():
             raise Unpublishable(
                 "a header is NaN or infinite, on which the broker closes the connection",
                 remedy="mend the producer; a replay needs the header edited",
             )
         return raw
+
+    def _closed(self, only_on_the_way: Mapping[bytes, bytes] | None) -> bytes:
+        put = {**self.ours, **only_on_the_way} if only_on_the_way else self.ours
+        return surgery.close_up(self._opened, put)
 
 
 def marked_redelivered(raw: bytes) -> bytes:
@@ -136,10 +142,9 @@ def _deaths(known: bytes | None, x_death: bytes) -> bytes:
 
     A field that is not the array it should be adds nothing: headers can be forged.
     """
-    newest_first = array_items(x_death)
-    if known is None and len(newest_first) == 1:
-        return x_death  # the common case: the same array
-    deaths = [*array_items(known), *reversed(newest_first)]
+    if known is None and x_death[5:6] == b"F" and 10 + _u32(x_death, 6)[0] == len(x_death):
+        return x_death  # the common case: one death, the same array
+    deaths = [*array_items(known), *reversed(array_items(x_death))]
     return fields.array(deaths[-headers.MAX_DEATHS :])
 
 
@@ -151,7 +156,7 @@ def _shorten(ours: dict[bytes, bytes]) -> None:
 
     _cut_text(ours, _STACK, excess())
     deaths = array_items(ours.get(_DEATHS))
-    while len(deaths) > 1 and excess() > 0:
+    while deaths and excess() > 0:
         deaths = deaths[1:]
         ours[_DEATHS] = fields.array(deaths)
     _cut_text(ours, _REASON, excess())

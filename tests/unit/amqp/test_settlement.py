@@ -40,7 +40,7 @@ class Run:
             self.settlement.gone(tag)
         else:
             self.ready.add(tag)
-            self.settlement.ready(tag)
+            self.settlement.ready([tag])
 
     def flush(self) -> int:
         acks = self.settlement.flush()
