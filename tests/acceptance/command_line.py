@@ -33,6 +33,10 @@ class CommandLine:
     management_url: str | None = None
     name: str = "redrive"
     environment: dict[str, str] = field(default_factory=dict)
+    store_url: str | None = None
+    """None for SQLite in the folder."""
+    more: str = ""
+    """Further lines of the settings file."""
 
     @property
     def config(self) -> Path:
@@ -47,10 +51,11 @@ class CommandLine:
         management = (
             f'management_url = "{self.management_url}"\n' if self.management_url is not None else ""
         )
+        store = self.store_url or f"sqlite:///{self.folder / 'redrive.db'}"
         self.config.write_text(
             f'[broker]\nurl = "{self.broker_url}"\n{management}'
-            f'[store]\nurl = "sqlite:///{self.folder / "redrive.db"}"\n'
-            f"[topology]\ntiers = {json.dumps(list(self.tiers))}\n"
+            f'[store]\nurl = "{store}"\n'
+            f"[topology]\ntiers = {json.dumps(list(self.tiers))}\n{self.more}"
         )
 
     def env(self) -> dict[str, str]:

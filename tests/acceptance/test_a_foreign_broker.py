@@ -254,7 +254,7 @@ async def test_each_permission_is_needed_and_without_it_nothing_is_lost(
             await publish_one(url, "mail", "m", exchange="shop")
             await holds(url, lacking.stays_in, 1)
             if lacking.stays_in != DEAD:
-                await foreign.operator.has_logged("mover.session_lost", "ACCESS_REFUSED")
+                await foreign.operator.has_logged("mover.lost", "ACCESS_REFUSED")
     assert len(mail.seen) == 1
     assert identities(await take_all(url, lacking.stays_in)) == ["m"]
 

@@ -1,10 +1,14 @@
 """How log events look: for people on a terminal, as JSON lines everywhere else.
 
-Logs go to stderr: stdout is for data. Passwords in URLs are masked in every value.
+Logs go to stderr: stdout is for data. Passwords in URLs are masked in every value. A log that
+cannot be written (its reader is gone, the disk is full) is given up in silence: it must never stop
+the work, nor the way to end it.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import logging
 import sys
 from collections.abc import MutableMapping
@@ -13,6 +17,19 @@ from typing import Any
 import structlog
 
 from redrive.domain.masking import mask_text
+
+
+class _Unfailing(io.StringIO):
+    """stderr, whatever has become of it."""
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.flush()
 
 
 def configure_logs() -> None:
@@ -31,7 +48,7 @@ def configure_logs() -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(_Unfailing()),
         cache_logger_on_first_use=True,
     )
 
@@ -40,7 +57,7 @@ def silence_logs() -> None:
     """Only errors: for commands that show what happens in another way."""
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(_Unfailing()),
     )
 
 

@@ -110,6 +110,7 @@ class Mover:
         self._backoff = backoff
         self._stopping = asyncio.Event()
         self._log = log.bind(queue=queue)
+        self._outage = ""  # why there is no session, if there is none
 
     def stop(self) -> None:
         """Ask for an orderly end: what is in flight is finished, then `run` returns."""
@@ -125,12 +126,19 @@ class Mover:
         )
 
     def _on_lost(self, error: BrokerError, delay: timedelta) -> None:
+        if str(error) == self._outage:
+            return  # said already: one line for an outage, not one for every try
+        self._outage = str(error)
         self._log.warning(
-            "mover.session_lost",
+            "mover.lost",
             error=str(error),
             remedy=error.remedy,
             retry_in_s=round(delay.total_seconds(), 3),
         )
+
+    def _on_ready(self) -> None:
+        self._log.info("mover.back" if self._outage else "mover.ready")
+        self._outage = ""
 
     async def _session(self) -> None:
         self.counts.sessions += 1
@@ -142,6 +150,7 @@ class Mover:
             consumer = await channel.consume(
                 self.queue, prefetch=self._limits.prefetch, budget=self._limits.budget
             )
+            self._on_ready()
             await MoverSession(self._plan, consumer, lane, self.counts, self._log).run(
                 until=self._stopping
             )

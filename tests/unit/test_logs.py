@@ -1,0 +1,59 @@
+"""Logs: masked, and never in the way."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from redrive.cli.logs import configure_logs
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    yield
+    structlog.reset_defaults()
+
+
+def test_a_password_in_any_value_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", written)
+    configure_logs()
+    structlog.get_logger().warning("lost", error="no answer from amqp://app:s3cret@mq/")
+    event = json.loads(written.getvalue())
+    assert event["error"] == "no answer from amqp://app:****@mq/"
+    assert (event["event"], event["level"]) == ("lost", "warning")
+
+
+LOGS_INTO_NOTHING = """
+import structlog
+from redrive.cli.logs import configure_logs
+configure_logs()
+for _ in range(3):
+    structlog.get_logger().warning("lost")
+print("went on")
+"""
+
+
+@pytest.mark.parametrize("nothing", ["a reader that is gone", "a full disk"])
+def test_a_log_that_cannot_be_written_does_not_stop_the_work(nothing: str) -> None:
+    if nothing == "a full disk":
+        target = os.open("/dev/full", os.O_WRONLY)
+    else:
+        reader, target = os.pipe()
+        os.close(reader)
+    with os.fdopen(target, "wb") as stderr:
+        run = subprocess.run(
+            [sys.executable, "-c", LOGS_INTO_NOTHING],
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            check=False,
+            text=True,
+        )
+    assert run.stdout == "went on\n"
