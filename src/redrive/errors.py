@@ -30,6 +30,8 @@ into one of these. A command shows `str(error)` and the remedy on one line, neve
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 
 class RedriveError(Exception):
     """The root: `str()` says what is wrong, `remedy` what to do about it."""
@@ -165,3 +167,18 @@ class ResourceLocked(ChannelClosed):
 
 class PreconditionFailed(ChannelClosed):
     """406: other arguments than declared, a foreign user_id, a body too large, an unknown tag."""
+
+
+def the_reason(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one error to tell of several that ended tasks together: a defect before one of ours."""
+    leaves = list(_leaves(group))
+    defects = [leaf for leaf in leaves if not isinstance(leaf, RedriveError)]
+    return (defects or leaves)[0]
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error

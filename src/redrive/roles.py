@@ -2,7 +2,10 @@
 
 Guarantees: a role does not consume before it can work (its policies read, the broker there), and
 comes back by itself after losing either. On SIGTERM or SIGINT what is in flight is finished or
-given back within 10 s; a second signal ends the process at once, which loses nothing either.
+given back within 10 s, whatever broker and database do: what has not ended by then is left as it
+is, as a kill -9 would, which loses nothing. A second signal does that at once.
+
+What ends a role for good (wrong settings, a defect) ends the process, and is raised as itself.
 """
 
 from __future__ import annotations
@@ -13,39 +16,64 @@ import gc
 import os
 import random
 import signal
+import threading
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 
 from redrive._version import __version__
 from redrive.broker.apply import apply
-from redrive.broker.topology import describe
+from redrive.broker.drift import Standing
+from redrive.broker.live import examine
+from redrive.broker.topology import Topology, describe
 from redrive.domain.backoff import Backoff
-from redrive.errors import AccessRefused, BrokerError, SettingsError, StoreError
-from redrive.runtime import connect, policy_watch
+from redrive.errors import (
+    AccessRefused,
+    BrokerError,
+    ManagementError,
+    SettingsError,
+    StoreError,
+    the_reason,
+)
+from redrive.runtime import connect, management, policy_watch
 from redrive.settings import Settings
 from redrive.work.mover import Limits
 from redrive.work.retrier import Retrier
 
+if TYPE_CHECKING:
+    from redrive.amqp import Connection
+    from redrive.store.policy_watch import PolicyWatch
+
 log = structlog.get_logger()
+
+_Result = TypeVar("_Result")
 
 ROLES = ("retrier",)
 
+_DRAIN: Final = 9.3
+"""Seconds that the roles have to end by themselves; the Movers among them take 9 at most."""
+_DEADLINE: Final = 9.7
+"""Seconds after the signal at which the process is gone, whatever hangs: ten are promised."""
 
-def choose_roles(wanted: str) -> frozenset[str]:
-    """The roles named in a comma-separated list; all for an empty one."""
-    chosen = frozenset(role.strip() for role in wanted.split(",") if role.strip())
+
+def choose_roles(wanted: str | None) -> frozenset[str]:
+    """The roles named in a comma-separated list; all without one."""
+    if wanted is None:
+        return frozenset(ROLES)
+    chosen = frozenset(role.strip() for role in wanted.split(","))
     unknown = sorted(chosen - set(ROLES))
     if unknown:
         raise SettingsError(
             f"roles: expected some of {', '.join(ROLES)}, got {unknown[0]!r}",
             remedy="give --roles a list with commas, or leave it out to start them all",
         )
-    return chosen or frozenset(ROLES)
+    return chosen
 
 
 async def run_roles(settings: Settings, roles: frozenset[str]) -> None:
     """Run the roles until SIGTERM or SIGINT, then drain. A second signal ends the process."""
+    describe(settings.topology, settings.queue)  # wrong settings are said before anything starts
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -57,10 +85,30 @@ async def run_roles(settings: Settings, roles: frozenset[str]) -> None:
 
 
 async def serve(settings: Settings, roles: frozenset[str], stopping: asyncio.Event) -> None:
-    """Run the roles until `stopping` is set, then drain."""
-    async with asyncio.TaskGroup() as tasks:
-        if "retrier" in roles:
-            tasks.create_task(_run_retrier(settings, stopping))
+    """Run the roles until `stopping` is set, then drain. Raises what ended one for good."""
+    working = asyncio.ensure_future(_work(settings, roles, stopping))
+    watching = asyncio.ensure_future(stopping.wait())
+    try:
+        await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            await asyncio.wait((working,), timeout=_DRAIN)
+    finally:
+        watching.cancel()
+        if not working.done():
+            log.warning("run.cut_short", after_s=_DRAIN)
+            working.cancel()
+            await asyncio.wait((working,))
+    if not working.cancelled():
+        working.result()
+
+
+async def _work(settings: Settings, roles: frozenset[str], stopping: asyncio.Event) -> None:
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            if "retrier" in roles:
+                tasks.create_task(_run_retrier(settings, stopping))
+    except BaseExceptionGroup as group:
+        raise the_reason(group) from group
 
 
 def _stop(stopping: asyncio.Event, number: signal.Signals) -> None:
@@ -68,14 +116,19 @@ def _stop(stopping: asyncio.Event, number: signal.Signals) -> None:
         os._exit(128 + number)
     log.info("run.stopping", signal=number.name)
     stopping.set()
+    # Not by the loop: a thread that hangs in a name server would outlive it.
+    last_resort = threading.Timer(_DEADLINE, os._exit, (0,))
+    last_resort.daemon = True
+    last_resort.start()
 
 
 async def _run_retrier(settings: Settings, stopping: asyncio.Event) -> None:
     watch = policy_watch(settings)
-    if not await _persist(watch.start, "policies", stopping):
-        return
     try:
-        if not await _persist(lambda: assure_topology(settings), "topology", stopping):
+        if await _persist(lambda: _started(watch), "policies", stopping) is None:
+            return
+        parking = await _persist(lambda: assure_topology(settings), "topology", stopping)
+        if parking is None:
             return
         retrier = Retrier(
             settings.topology,
@@ -83,37 +136,65 @@ async def _run_retrier(settings: Settings, stopping: asyncio.Event) -> None:
             lambda: watch.book,
             connect=lambda name: connect(settings, name),
             limits=Limits(prefetch=settings.broker.prefetch, budget=settings.broker.in_flight),
+            parking=parking,
         )
         await retrier.run(stopping)
     finally:
         await watch.stop()
 
 
-async def assure_topology(settings: Settings) -> None:
-    """Make what is missing on the broker; what differs is somebody's choice, and is said."""
+async def _started(watch: PolicyWatch) -> PolicyWatch:
+    await watch.start()
+    return watch
+
+
+async def assure_topology(settings: Settings) -> frozenset[str]:
+    """Make what is missing on the broker; what differs is somebody's choice, and is said.
+
+    The queues whose rejected messages are known to arrive in the dead letter queue.
+    """
+    topology = describe(settings.topology, settings.queue)
     connection = await connect(settings, "redrive topology")
     try:
-        applied = await apply(describe(settings.topology, settings.queue), connection)
-    except AccessRefused as error:
-        log.warning("topology.not_assured", error=str(error), remedy=error.remedy)
-        return
-    finally:
+        try:
+            applied = await apply(topology, connection)
+        except AccessRefused as error:
+            log.warning("topology.not_assured", error=str(error), remedy=error.remedy)
+            return await _known_to_park(topology, connection, settings)
         await connection.close()
+    finally:
+        connection.abort()
     for finding in applied.differing:
         log.warning("topology.differs", finding=str(finding.part), remedy="redrive topology check")
     if applied.made:
         log.info("topology.made", parts=len(applied.made))
+    return topology.parking(applied.sound)
+
+
+async def _known_to_park(
+    topology: Topology, connection: Connection, settings: Settings
+) -> frozenset[str]:
+    """The same, where we may not declare: only the management API can tell."""
+    api = management(settings)
+    if api is None:
+        return frozenset()
+    try:
+        drift = await examine(topology, connection, api)
+    except ManagementError as error:
+        log.warning("topology.unread", error=str(error), remedy=error.remedy)
+        return frozenset()
+    return topology.parking([finding.part for finding in drift.of(Standing.SAME)])
 
 
 async def _persist(
-    attempt: Callable[[], Awaitable[None]], what: str, stopping: asyncio.Event
-) -> bool:
-    """Repeat until it works, as a service must; whether it did before it was time to stop."""
+    attempt: Callable[[], Awaitable[_Result]], what: str, stopping: asyncio.Event
+) -> _Result | None:
+    """Repeat until it works, as a service must; None if it is time to stop before it did."""
     backoff = Backoff()
     failures = 0
     while not stopping.is_set():
         try:
-            await attempt()
+            return await _unless(stopping, attempt)
         except (StoreError, BrokerError) as error:
             failures += 1
             delay = backoff.delay(failures, random.random())  # noqa: S311  # spreads load, no secret
@@ -124,8 +205,22 @@ async def _persist(
                 remedy=error.remedy,
                 retry_in_s=round(delay.total_seconds(), 3),
             )
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stopping.wait(), delay.total_seconds())
-        else:
-            return True
-    return False
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stopping.wait(), delay.total_seconds())
+    return None
+
+
+async def _unless(
+    stopping: asyncio.Event, attempt: Callable[[], Awaitable[_Result]]
+) -> _Result | None:
+    """What an attempt gives, or None as soon as it is time to stop: some hang for minutes."""
+    trying = asyncio.ensure_future(attempt())
+    watching = asyncio.ensure_future(stopping.wait())
+    try:
+        await asyncio.wait((trying, watching), return_when=asyncio.FIRST_COMPLETED)
+        return trying.result() if trying.done() else None
+    finally:
+        watching.cancel()
+        if not trying.done():
+            trying.cancel()
+            await asyncio.wait((trying,))

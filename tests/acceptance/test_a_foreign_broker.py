@@ -16,11 +16,11 @@ from urllib.parse import quote
 
 import pytest
 
-from redrive.amqp import Properties
+from redrive.amqp import Properties, Publish, fields
 from redrive.domain import headers
 from tests.acceptance.command_line import CommandLine
 from tests.acceptance.plain_consumer import PlainConsumer
-from tests.services.moving import channel_to, holds, identities, ready, take_all
+from tests.services.moving import channel_to, holds, identities, publish, ready, take_all
 from tests.services.plugin import Vhost
 from tests.services.retrying import DEAD, publish_one
 
@@ -203,7 +203,7 @@ async def test_a_queue_with_retry_and_delay_queues_of_its_own(
         each.config.write_text(each.config.read_text() + table)
     await foreign.admin.done("topology", "apply")
     await foreign.admin.done("policy", "set", "#", "--max-retries", "1")
-    way = "shop" if delay else "retry-exchange-1"
+    way = r"amq\.default" if delay else "retry-exchange-1"
     more = Permissions(write=(*WRITES, way), read=(*READS, "orders.retry"))
     await asyncio.to_thread(foreign.may, more)
     queues = (*READ_BY_THE_RETRIER, "orders.retry")
@@ -276,6 +276,32 @@ async def test_without_write_on_the_dead_letter_exchange_a_dead_message_stays(
     await holds(url, "retry-queue", 1)
     assert await ready(url, DEAD) == 0
     assert identities(await take_all(url, "retry-queue")) == ["m"]
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["management API", "none"])
+async def test_poison_parks_only_where_the_user_can_know_that_it_is_kept(
+    foreign: Foreign, told: bool
+) -> None:
+    url = foreign.vhost.url
+    await foreign.admin.done("topology", "apply")
+    operator = foreign.operator
+    if told:
+        node, user = foreign.vhost.node, foreign.user
+        tagged = {"password": user, "tags": "management"}
+        await asyncio.to_thread(node.api, "PUT", f"users/{user}", tagged)
+        operator = replace(operator, management_url=foreign.vhost.management_url)
+        operator.write_settings()
+    filler = {"filler": fields.longstr("x" * 130_950)}
+    properties = Properties.empty().with_text("message_id", "poison").with_headers(filler)
+    await publish(url, [Publish("", "retry-queue", properties.raw, b"poison")])
+    await publish_one(url, "retry-queue", "behind", exchange="")
+    async with operator.running(admin_url=url, queues=READ_BY_THE_RETRIER):
+        await holds(url, DEAD, 2 if told else 1)
+        if not told:
+            await operator.has_logged("mover.stays", "does not dead-letter")
+    dead = identities(await take_all(url, DEAD))
+    assert sorted(dead) == (["behind", "poison"] if told else ["behind"])
+    assert identities(await take_all(url, "retry-queue")) == ([] if told else ["poison"])
 
 
 def test_the_documented_permissions_are_the_tested_ones() -> None:

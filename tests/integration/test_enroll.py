@@ -155,6 +155,21 @@ def test_an_enrolled_queue_dead_letters_here_and_can_be_returned_to(
     assert foreign.take("orders.eu+1 #") == b"again"
 
 
+def test_a_queue_with_the_longest_of_names_can_be_enrolled(
+    redrive: Redrive, foreign: Foreign
+) -> None:
+    longest = "q" * 255
+    foreign.declare(longest)
+    before = foreign.settled_view()
+    assert redrive("topology", "enroll", longest).code == 0
+    assert foreign.in_force(longest)[1] == OURS | SAFE
+    foreign.reject_one(longest, b"failed")
+    assert foreign.take("retry-queue") == b"failed"
+    assert redrive("topology", "unenroll", longest).code == 0
+    eventually(lambda: foreign.in_force(longest)[0] is None, within=30)
+    assert foreign.settled_view() == before
+
+
 def test_enroll_and_unenroll_leave_everything_exactly_as_it_was(
     redrive: Redrive, foreign: Foreign
 ) -> None:

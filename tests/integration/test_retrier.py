@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from datetime import timedelta
 
 import pytest
 
 from redrive.amqp import Delivery, Properties, Publish, fields, frames
+from redrive.broker.private import PrivateCluster
 from redrive.domain import headers
 from redrive.domain.deaths import read_deaths
 from redrive.domain.policy import Policy
 from redrive.settings.sections import QueueSettings
+from redrive.work.return_path import ReturnPath, Unreachable
+from tests.services.eventually import eventually_async
 from tests.services.moving import (
     Kind,
     channel_to,
+    connector,
     declare,
     holds,
     identities,
@@ -452,3 +457,174 @@ async def test_the_retrier_starts_by_itself_once_its_queues_are_there(vhost: Vho
             await publish_one(vhost.url, "k", "m")
             await the_dead(vhost.url)
         assert retrier.movers[0].counts.sessions >= 2
+
+
+def too_large(routing_key: str) -> Publish:
+    """A message that no header of ours fits into any more, for one queue."""
+    filler = {"filler": fields.longstr("x" * 130_950)}
+    properties = Properties.empty().with_text("message_id", "poison").with_headers(filler)
+    return Publish("", routing_key, properties.raw, b"poison")
+
+
+@both_kinds
+@pytest.mark.parametrize("queue", ["retry-queue", "retry-queue-2"])
+async def test_poison_parks_in_the_dead_letter_queue(vhost: Vhost, kind: Kind, queue: str) -> None:
+    async with retrying(vhost.url, topology(kind), {"k": 1}):
+        await publish(vhost.url, [too_large(queue)])
+        await publish_one(vhost.url, queue, "behind", exchange="")
+        dead = await the_dead(vhost.url, 2)
+    assert sorted(identities(dead)) == ["behind", "poison"]
+
+
+FOREIGN: dict[str, dict[str, str | int]] = {
+    "no dead letter exchange": {},
+    "back to itself": {"x_dead_letter_exchange": "", "x_dead_letter_routing_key": "retry-queue"},
+    "to nowhere": {"x_dead_letter_exchange": "nobody-made-this"},
+}
+
+
+@both_kinds
+@pytest.mark.parametrize("arguments", FOREIGN.values(), ids=FOREIGN.keys())
+async def test_poison_stays_in_a_queue_that_somebody_made_without_our_dead_letter_exchange(
+    vhost: Vhost, kind: Kind, arguments: dict[str, str | int]
+) -> None:
+    await declare(vhost.url, "retry-queue", kind, **arguments)
+    await publish(vhost.url, [too_large("retry-queue")])
+    async with retrying(vhost.url, topology(kind), {"k": 1}) as retrier:
+        await publish_one(vhost.url, "retry-queue", "behind", exchange="")
+        assert identities(await the_dead(vhost.url)) == ["behind"]
+        assert retrier.movers[0].counts.parked == 0
+    await holds(vhost.url, "retry-queue", 1)
+    assert identities(await take_all(vhost.url, "retry-queue")) == ["poison"]
+
+
+async def test_poison_stays_where_the_dead_letter_queue_is_not_bound_as_ours(vhost: Vhost) -> None:
+    async with channel_to(vhost.url) as channel:
+        await channel.declare_exchange("dlq-exchange", "direct")
+    async with retrying(vhost.url, topology("quorum"), {"k": 1}) as retrier:
+        await publish(vhost.url, [too_large("retry-queue")])
+        async with channel_to(vhost.url) as channel:
+
+            async def taken() -> bool:
+                return (await channel.inspect_queue("retry-queue")) == (0, 1)
+
+            await eventually_async(taken, what="the poison taken")
+        assert retrier.movers[0].counts.parked == 0
+    await holds(vhost.url, "retry-queue", 1)
+    assert identities(await take_all(vhost.url, "retry-queue")) == ["poison"]
+
+
+@both_kinds
+async def test_a_neighbour_that_sees_everything_of_the_exchange_sees_no_retry(
+    vhost: Vhost, kind: Kind
+) -> None:
+    queue = {"name": "orders", "exchange": "shop", "delay": "150ms"}
+    queues = [QueueSettings.model_validate(queue)]
+    async with retrying(vhost.url, topology(kind), {"orders": 2}, queues):
+        await declare(vhost.url, "audit", kind)
+        async with channel_to(vhost.url) as channel:
+            await channel.bind_queue("audit", "shop", "#")
+        async with handling(vhost.url, "orders", never) as handler:
+            await publish_one(vhost.url, "orders", "m", exchange="shop")
+            await the_dead(vhost.url)
+        assert len(handler.seen) == 3
+    assert identities(await take_all(vhost.url, "audit")) == ["m"]
+
+
+async def test_without_its_delay_queue_a_message_is_dead_and_no_neighbour_takes_it(
+    vhost: Vhost,
+) -> None:
+    queue = {"name": "orders", "exchange": "shop", "delay": "150ms"}
+    queues = [QueueSettings.model_validate(queue)]
+    async with retrying(vhost.url, topology("quorum"), {"orders": 2}, queues):
+        await declare(vhost.url, "audit", "quorum")
+        async with channel_to(vhost.url) as channel:
+            await channel.bind_queue("audit", "shop", "#")
+            await channel.delete_queue("orders.delay")
+        async with handling(vhost.url, "orders", never) as handler:
+            await publish_one(vhost.url, "orders", "m", exchange="shop")
+            (dead,) = await the_dead(vhost.url)
+        assert len(handler.seen) == 1
+    reason = str(header(dead, headers.ERROR_REASON))
+    assert reason.startswith("the delay queue 'orders.delay' is missing")
+    assert identities(await take_all(vhost.url, "audit")) == ["m"]
+
+
+@pytest.mark.parametrize("name", ["q" * 255, "é" * 121], ids=["255 bytes", "242 bytes"])
+async def test_a_queue_with_the_longest_of_names_gets_its_message_back(
+    vhost: Vhost, name: str
+) -> None:
+    async with retrying(vhost.url, topology("quorum"), {"k": 1}):
+        await declare_origin(vhost.url, name, "quorum", "k")
+        async with handling(vhost.url, name, never) as handler:
+            await publish_one(vhost.url, "k", "m")
+            (dead,) = await the_dead(vhost.url)
+        assert [each.routing_key for each in handler.deliveries] == ["k"] * 2
+        assert "gave up after 1 retries" in str(header(dead, headers.ERROR_REASON))
+
+
+@pytest.mark.parametrize(
+    "queue", [fields.longstr("q" * 300), b"S\x00\x00\x00\x04caf\xe9"], ids=["long", "not UTF-8"]
+)
+async def test_a_queue_name_that_cannot_be_one_makes_the_message_dead(
+    vhost: Vhost, queue: bytes
+) -> None:
+    async with retrying(vhost.url, topology("quorum"), {"k": 1}):
+        put = {
+            headers.QUEUE: queue,
+            headers.ROUTING_KEY: fields.longstr("k"),
+        }
+        properties = Properties.empty().persistent().with_headers(put)
+        await publish(vhost.url, [Publish("", "retry-queue-1", properties.raw, b"m")])
+        (dead,) = await the_dead(vhost.url)
+        assert "cannot exist" in str(header(dead, headers.ERROR_REASON))
+
+
+async def test_looking_for_queues_leaves_no_channel_open(vhost: Vhost) -> None:
+    await declare_topology(vhost.url, topology("quorum"))
+    await declare(vhost.url, "there", "quorum")
+    path = ReturnPath("redrive-return", connector(vhost.url))
+    try:
+        assert await path.restore("there")
+        for name in ("gone", "q" * 256, "caf\udce9"):
+            with pytest.raises(Unreachable):
+                await path.restore(name)
+        elsewhere = ReturnPath("no-such-exchange", connector(vhost.url))
+        with pytest.raises(Unreachable):
+            await elsewhere.restore("there")
+        for each in (path, elsewhere):
+            assert each._connection is not None
+            assert not each._connection._wire.channels
+        elsewhere.abort()
+    finally:
+        path.abort()
+
+
+async def test_a_message_waits_for_a_queue_whose_node_is_down(cluster: PrivateCluster) -> None:
+    here, there, _ = cluster
+    name = f"test-{secrets.token_hex(6)}"
+    await asyncio.to_thread(cluster.create_vhost, name)
+    url = here.url(name)
+    await declare_origin(there.url(name), "far", "classic", "k")  # it lives on that node alone
+    put = {
+        headers.QUEUE: fields.longstr("far"),
+        headers.EXCHANGE: fields.longstr("work"),
+        headers.ROUTING_KEY: fields.longstr("k"),
+        headers.ATTEMPT: fields.int32(1),
+    }
+    properties = Properties.empty().persistent().with_text("message_id", "m").with_headers(put)
+    async with retrying(url, topology("quorum"), {"k": 1}) as retrier:
+        await asyncio.to_thread(there.kill)
+        try:
+            await publish(url, [Publish("", "retry-queue-1", properties.raw, b"m")])
+            # From there to the last tier, and round and round in that.
+            last = retrier.movers[-1]
+            await eventually_async(lambda: last.counts.moved >= 2, within=30, what="two rounds")
+            assert await ready(url, DEAD) == 0
+        finally:
+            await asyncio.to_thread(there.restart)
+        await holds(url, "far", 1, within=60)
+    (returned,) = await take_all(url, "far")
+    assert (returned.routing_key, header(returned, headers.ATTEMPT)) == ("k", 1)
+    assert await ready(url, DEAD) == 0
+    await asyncio.to_thread(cluster.delete_vhost, name)

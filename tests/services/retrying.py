@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from redrive.amqp import Channel, Delivery, Properties, Publish
 from redrive.amqp.supervision import supervise
+from redrive.broker.apply import apply
 from redrive.broker.topology import describe
 from redrive.domain import headers
 from redrive.domain.durations import format_duration
@@ -54,12 +55,19 @@ async def retrying(
     queues: Sequence[QueueSettings] = (),
 ) -> AsyncIterator[Retrier]:
     """The retrier running on a declared topology."""
-    await declare_topology(url, settings, queues)
+    async with channel_to(url) as channel:
+        wanted = describe(settings, tuple(queues))
+        applied = await apply(wanted, channel.connection)
     if isinstance(policies, Mapping):
         policies = [Policy(name=name, max_retries=limit) for name, limit in policies.items()]
     book = PolicyBook(file=policies)
     retrier = Retrier(
-        settings, queues, lambda: book, connect=connector(url), limits=Limits(prefetch=200)
+        settings,
+        queues,
+        lambda: book,
+        connect=connector(url),
+        limits=Limits(prefetch=200),
+        parking=wanted.parking(applied.sound),
     )
     stopping = asyncio.Event()
     running = asyncio.create_task(retrier.run(stopping))

@@ -265,3 +265,9 @@ def test_every_command_takes_the_common_options() -> None:
         for command in commands.values():
             options = {option for parameter in command.params for option in parameter.opts}
             assert options >= {"--output", "--config", "--broker-url", "--store-url"}
+
+
+def test_an_empty_list_of_roles_does_not_mean_all(redrive: Redrive) -> None:
+    code, _, err = redrive("run", "--roles", "")
+    assert code == 2
+    assert "roles: expected some of retrier, got ''" in err

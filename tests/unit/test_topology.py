@@ -186,6 +186,54 @@ def test_the_return_key_names_the_queue() -> None:
     assert return_key("orders") == "redrive-queue:orders"
 
 
+def test_the_return_key_of_a_long_name_fits_and_is_its_own() -> None:
+    names = [
+        "q" * 241,
+        "q" * 242,
+        "q" * 254 + "a",
+        "q" * 254 + "b",
+        "é" * 127,
+        "q" * 241 + "\udce9",
+    ]
+    keys = {return_key(name).encode("utf-8", "surrogateescape") for name in names}
+    assert len(keys) == len(names)
+    assert all(len(key) <= 255 for key in keys)
+    assert return_key("q" * 241) == f"redrive-queue:{'q' * 241}"
+
+
+READ = {"retry-queue", "retry-queue-1", "retry-queue-2", "retry-queue-3", "orders.retry"}
+
+
+def test_the_queues_that_the_retrier_reads_park_where_everything_is_as_described() -> None:
+    topology = describe(TopologySettings(), (CHECKOUT,))
+    # The delay queues dead-letter soundly too, if not by a reject.
+    assert topology.parking(topology.parts()) >= READ
+    assert not {"orders", "dlq-queue"} & topology.parking(topology.parts())
+
+
+@pytest.mark.parametrize(
+    ("unsound", "still"),
+    [
+        ("retry-queue", READ - {"retry-queue"}),
+        ("orders.retry", READ - {"orders.retry"}),
+        ("dlq-queue", set()),
+        ("dlq-exchange", set()),
+    ],
+)
+def test_a_queue_does_not_park_where_something_on_the_way_is_not_as_described(
+    unsound: str, still: set[str]
+) -> None:
+    topology = describe(TopologySettings(), (CHECKOUT,))
+    sound = [part for part in topology.parts() if isinstance(part, Binding) or part.name != unsound]
+    assert topology.parking(sound) & READ == still
+
+
+def test_a_queue_does_not_park_where_nothing_is_bound_behind_its_exchange() -> None:
+    topology = describe(TopologySettings())
+    sound = [part for part in topology.parts() if part not in topology.bindings]
+    assert topology.parking(sound) == frozenset()
+
+
 def test_the_definitions_name_every_part_in_the_vhost() -> None:
     topology = describe(TopologySettings(), (CHECKOUT,))
     exported = definitions(topology, "v")

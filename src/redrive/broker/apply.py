@@ -29,6 +29,8 @@ class Applied:
     differing: tuple[Finding, ...]
     held_back: tuple[Binding, ...]
     """Not made, because the exchange or the queue differs."""
+    sound: tuple[Part, ...] = ()
+    """On the broker now, and known to be as described."""
 
     @property
     def complete(self) -> bool:
@@ -66,7 +68,14 @@ async def apply(
                     made.append(part)
     finally:
         await wire.close()
-    return Applied(tuple(made), tuple(assured), tuple(differing), tuple(held_back))
+    same = [finding.part for finding in drift.of(Standing.SAME)]
+    return Applied(
+        made=tuple(made),
+        assured=tuple(assured),
+        differing=tuple(differing),
+        held_back=tuple(held_back),
+        sound=(*same, *made, *assured),
+    )
 
 
 def _touches(binding: Binding, differing: list[Finding]) -> bool:

@@ -26,8 +26,6 @@ POLICY_PREFIX: Final = "redrive-enroll:"
 BINDING_MARK: Final = "redrive-enroll"
 """The argument that marks a binding as made by enroll; its value is the queue enrolled."""
 
-_MAX_KEY = 255
-
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -170,13 +168,11 @@ def consider(
 
 
 def _impossible(candidate: Candidate) -> str:
-    name, queue = candidate.name, candidate.queue
+    queue = candidate.queue
     if queue.exclusive:
         return "it is exclusive to a connection, so nobody else can bind it; its messages are lost"
     if queue.kind not in {"classic", "quorum"}:
         return f"it is a {queue.kind}, which does not dead-letter"
-    if len(return_key(name).encode()) > _MAX_KEY:
-        return "its name is too long for the key that would return messages to it"
     return ""
 
 

@@ -83,11 +83,6 @@ class Management:
         """
         return await self._list(f"queues/{_quoted(self.vhost)}?columns={','.join(columns)}")
 
-    async def bindings_from(self, exchange: str) -> list[dict[str, Any]]:
-        """What is bound to an exchange; empty if there is no such exchange."""
-        found = await self._find("exchanges", self.vhost, exchange, "bindings", "source")
-        return found or []
-
     async def bindings_of(self, queue: str) -> list[dict[str, Any]]:
         """What a queue is bound to; empty if there is no such queue."""
         return await self._find("queues", self.vhost, queue, "bindings") or []

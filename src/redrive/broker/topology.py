@@ -23,12 +23,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
+from hashlib import blake2b
 from typing import Final
 
 from redrive.errors import SettingsError
 from redrive.settings.sections import QueueSettings, TopologySettings
 
 DELIVERY_LIMIT: Final = 1_000_000
+_LONGEST_IN_A_KEY: Final = 255 - len("redrive-queue:")
 MAX_TIERS: Final = 100
 
 Argument = str | int
@@ -55,6 +57,12 @@ class Queue:
     def kind(self) -> str:
         """`quorum` or `classic`."""
         return str(self.arguments["x-queue-type"])
+
+    def dead_letters_by(self, ways: Collection[tuple[str, str]]) -> bool:
+        """Whether its dead letters take one of these ways: an exchange and a binding key."""
+        exchange = str(self.arguments.get("x-dead-letter-exchange"))
+        key = str(self.arguments.get("x-dead-letter-routing-key"))
+        return (exchange, key) in ways or (exchange, "#") in ways
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +103,25 @@ class Topology:
         """The queues that are Redrive's own: a death in one of them is no failure."""
         return frozenset(queue.name for queue in self.queues if not queue.users)
 
+    def parking(self, sound: Collection[Part]) -> frozenset[str]:
+        """The queues whose rejected messages are known to be kept, where these parts are sound.
+
+        Where the queue, its dead letter exchange or the binding behind it is anyhow else than
+        described, the broker may drop what is rejected, or bring it round in a circle.
+        """
+        queues = {part.name for part in sound if isinstance(part, Queue)}
+        exchanges = {part.name for part in sound if isinstance(part, Exchange)}
+        ways = {
+            (part.exchange, part.routing_key)
+            for part in sound
+            if isinstance(part, Binding) and part.exchange in exchanges and part.queue in queues
+        }
+        return frozenset(
+            queue.name
+            for queue in self.queues
+            if queue.name in queues and not queue.users and queue.dead_letters_by(ways)
+        )
+
 
 def describe(settings: TopologySettings, queues: tuple[QueueSettings, ...] = ()) -> Topology:
     """The topology of the settings: the shared tiers, and what each per-queue layout adds."""
@@ -131,7 +158,13 @@ def with_tiers_beyond(topology: Topology, settings: TopologySettings) -> Topolog
 
 
 def return_key(queue: str) -> str:
-    """Binds a queue to the return exchange, so that only that queue sees its messages again."""
+    """Binds a queue to the return exchange, so that only that queue sees its messages again.
+
+    A key has 255 bytes at most, as a queue's name has: of a longer one a digest stands for it.
+    """
+    name = queue.encode("utf-8", "surrogateescape")
+    if len(name) > _LONGEST_IN_A_KEY:
+        return f"redrive-queue-digest:{blake2b(name, digest_size=32).hexdigest()}"
     return f"redrive-queue:{queue}"
 
 

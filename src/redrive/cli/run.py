@@ -21,11 +21,11 @@ app = single("run")
 def run(
     invocation: Invocation,
     roles: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="ROLE,…", help="Which roles to start, with commas between; all by default."
         ),
-    ] = "",
+    ] = None,
 ) -> None:
     """Start the roles and keep them running until SIGTERM or Ctrl-C."""
     from redrive.cli.logs import configure_logs  # noqa: PLC0415  (not needed for --help)

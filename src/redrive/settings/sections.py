@@ -24,6 +24,7 @@ from redrive.settings.values import (
     Expected,
     WholeNumber,
     read_absolute_path,
+    read_base_name,
     read_broker_url,
     read_management_url,
     read_name,
@@ -179,9 +180,15 @@ class TopologySettings(Section):
 class QueueSettings(Section):
     """A queue with retry and delay queues of its own (seed 004), instead of the shared tiers."""
 
-    name: Annotated[str, Field(min_length=1, max_length=240), Expected("a queue's name")]
+    name: Annotated[
+        str,
+        BeforeValidator(read_base_name),
+        Expected("a queue's name of 1 to 240 bytes, that does not begin with 'amq.'"),
+    ]
     exchange: Annotated[
-        str, Field(min_length=1, max_length=240), Expected("the topic exchange it is bound to")
+        str,
+        BeforeValidator(read_base_name),
+        Expected("the topic exchange it is bound to: 1 to 240 bytes, not beginning with 'amq.'"),
     ]
     delay: Annotated[
         Duration | None,

@@ -94,6 +94,18 @@ def read_name(value: object) -> str:
     return name
 
 
+def read_base_name(value: object) -> str:
+    """A name of the users' own, to which Redrive appends (`.retry`, `.delay`), so with room left.
+
+    As it is, braces and blanks too. `amq.` is refused: the broker lets nobody declare such names.
+    """
+    if not isinstance(value, str):
+        raise ValueError("not text")  # noqa: TRY004  (pydantic collects only ValueError)
+    if not 1 <= len(value.encode()) <= 240 or value.startswith("amq."):
+        raise ValueError("not such a name")
+    return value
+
+
 def read_numbered_name(value: object) -> str:
     """A name for one of a row: `{n}` stands for its number."""
     name = _text(value)

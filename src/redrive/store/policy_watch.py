@@ -94,7 +94,8 @@ class PolicyWatch:
             await table.close()
 
     async def _keep_fresh(self, table: PolicyTable) -> None:
-        while True:
+        # Not for ever: a driver that is cancelled amid a query may answer with an error of its own.
+        while self._task is not None:
             await asyncio.sleep(self._every)
             try:
                 await self._refresh(table)

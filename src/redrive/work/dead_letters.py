@@ -1,4 +1,8 @@
-"""How a message goes to the dead letter queue, and what happens when that fails too."""
+"""How a message goes to the dead letter queue, and what happens when that fails too.
+
+What its consumer said of the failure stays: Redrive's own trouble with the message goes in front of
+the reason, and never in place of the error's type.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,17 @@ from redrive.amqp import Delivery, Properties, Publish, Refused, Returned, field
 from redrive.amqp.fields import octets
 from redrive.domain import headers
 from redrive.domain.retry import Dead
-from redrive.work.mover import Stay
+from redrive.work.mover import Park, Stay
+from redrive.work.origin import text_of
 from redrive.work.republish import Draft
 
 _ERROR_TYPE: Final = octets(headers.ERROR_TYPE)
 _ERROR_REASON: Final = octets(headers.ERROR_REASON)
+_FORBIDDEN: Final = 403
 _WAIT_FOR_ROOM: Final = timedelta(seconds=5)
+_WAIT_FOR_A_PERSON: Final = timedelta(minutes=10)
+"""How long poison is held. Each return counts towards a foreign queue's delivery limit, so seldom;
+but well within the 30 minutes after which a broker takes a delivery back itself."""
 
 
 class Route(NamedTuple):
@@ -27,33 +36,50 @@ class Route(NamedTuple):
 class DeadLetters:
     """Sends what is not retried any more to where dead letters are kept."""
 
-    def __init__(self, route: Route) -> None:
+    def __init__(self, route: Route, *, parks: bool = False) -> None:
+        """`parks`: what is rejected in the queue that is read is known to arrive there too."""
         self._route = route
+        self._parks = parks
 
     def from_draft(self, delivery: Delivery, draft: Draft, dead: Dead) -> Publish:
         """A failed message that is not retried. What its consumer said of the error stays."""
-        draft.ours.setdefault(_ERROR_TYPE, fields.longstr(dead.error_type))
-        draft.ours.setdefault(_ERROR_REASON, fields.longstr(dead.reason))
+        for name, text in ((_ERROR_TYPE, dead.error_type), (_ERROR_REASON, dead.reason)):
+            if text_of(draft.ours.get(name)) is None:
+                draft.ours[name] = fields.longstr(text)
         return self._publish(draft.seal(), delivery.body)
 
     def after(self, sent: Publish, reason: str) -> Publish:
         """A message that was on its way elsewhere and got stuck."""
         properties = Properties.read(sent.properties)
-        before = properties.header(headers.ERROR_REASON)
-        if isinstance(before, str) and before:
+        put: dict[str, bytes] = {}
+        if not text_of(properties.header_field(headers.ERROR_TYPE)):
+            put[headers.ERROR_TYPE] = fields.longstr("UNDELIVERABLE")
+        if before := text_of(properties.header_field(headers.ERROR_REASON)):
             reason = f"{reason} (the failure before: {before})"
-        put = {
-            headers.ERROR_TYPE: fields.longstr("UNDELIVERABLE"),
-            headers.ERROR_REASON: fields.longstr(reason),
-        }
+        put[headers.ERROR_REASON] = fields.longstr(reason)
         return self._publish(properties.with_headers(put, remove=("BCC",)).raw, sent.body)
+
+    def poisoned(self, reason: str) -> Park | Stay:
+        """A message that cannot be sent: parked unchanged where that is safe, else it stays."""
+        if self._parks:
+            return Park(reason)
+        return Stay(f"{reason}; its queue does not dead-letter as Redrive's do", _WAIT_FOR_A_PERSON)
 
     def is_bound_for(self, sent: Publish) -> bool:
         return sent.exchange == self._route.exchange
 
     def stuck(self, outcome: Returned | Refused) -> Stay:
-        why = "is full" if isinstance(outcome, Refused) else f"is missing ({outcome.reason})"
-        return Stay(f"the dead letter queue behind {self._route.exchange!r} {why}", _WAIT_FOR_ROOM)
+        where = f"the dead letter queue behind {self._route.exchange!r}"
+        return Stay(f"{where} {trouble(outcome)}", _WAIT_FOR_ROOM)
 
     def _publish(self, properties: bytes, body: bytes) -> Publish:
         return Publish(self._route.exchange, self._route.routing_key, properties, body)
+
+
+def trouble(outcome: Returned | Refused) -> str:
+    """What is the matter with a queue that did not take a message."""
+    if isinstance(outcome, Refused):
+        return "is full"
+    if outcome.code == _FORBIDDEN:
+        return f"is refused to us ({outcome.reason})"
+    return f"is missing ({outcome.reason})"

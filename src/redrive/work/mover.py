@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Protocol
@@ -29,7 +28,7 @@ from redrive.amqp import Consumer, Delivery, Publish, Refused, Returned
 from redrive.amqp.confirms import CONFIRMED
 from redrive.amqp.supervision import supervise
 from redrive.domain.backoff import Backoff
-from redrive.errors import BrokerError, Unpublishable
+from redrive.errors import BrokerError, Unpublishable, the_reason
 from redrive.work.lane import Connect, Lane, LaneOutcome, Poison
 
 log = structlog.get_logger()
@@ -193,7 +192,7 @@ class MoverSession:
                 await self._drain(intake)
                 settle.cancel()
         except BaseExceptionGroup as group:
-            raise _the_reason(group) from group
+            raise the_reason(group) from group
 
     async def _drain(self, intake: asyncio.Task[None]) -> None:
         self._stopping.set()
@@ -302,18 +301,3 @@ class MoverSession:
         self._in_flight -= count
         if not self._in_flight:
             self._landed.set()
-
-
-def _the_reason(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Why a session ended: a defect before a loss, a loss before its consequences."""
-    leaves = list(_leaves(group))
-    defects = [leaf for leaf in leaves if not isinstance(leaf, BrokerError)]
-    return (defects or leaves)[0]
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error

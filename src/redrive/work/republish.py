@@ -107,7 +107,7 @@ class Draft:
         if len(raw) > _MAX_ADDED and sum(map(len, ours.values())) > _MAX_ADDED:
             _shorten(ours)
             raw = self._closed(only_on_the_way)
-        if fields.may_hold_non_finite(raw) and Properties.read(raw).holds_non_finite():
+        if fields.may_hold_non_finite(raw) and _holds_non_finite(raw):
             raise Unpublishable(
                 "a header is NaN or infinite, on which the broker closes the connection",
                 remedy="mend the producer; a replay needs the header edited",
@@ -117,6 +117,13 @@ class Draft:
     def _closed(self, only_on_the_way: Mapping[bytes, bytes] | None) -> bytes:
         put = {**self.ours, **only_on_the_way} if only_on_the_way else self.ours
         return surgery.close_up(self._opened, put)
+
+
+def _holds_non_finite(raw: bytes) -> bool:
+    try:
+        return Properties.read(raw).holds_non_finite()
+    except MalformedData as error:
+        raise Unpublishable(f"the properties cannot be read: {error}") from error
 
 
 def marked_redelivered(raw: bytes) -> bytes:

@@ -11,9 +11,9 @@ letter queue with a `redrive-error-reason`; if not even that takes it, it stays 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from redrive.broker.topology import delay_queue_of, retry_queue_of
+from redrive.broker.topology import delay_queue_of, describe, retry_queue_of
 from redrive.settings.sections import QueueSettings, TopologySettings
 from redrive.work.dead_letters import Route
 from redrive.work.lane import Connect
@@ -34,16 +34,22 @@ class Retrier:
         *,
         connect: Connect,
         limits: Limits,
+        parking: Collection[str] = (),
     ) -> None:
+        """`parking` are the queues whose rejected messages are known to arrive in the dead letter
+        queue; in others, which somebody made differently, poison stays."""
         names = retry_names(topology, queues)
         last_tier = Route(exchange=names.route_delay, routing_key=f"binding.{names.tiers}")
         self._path = ReturnPath(names.return_exchange, connect)
-        plans: dict[str, Plan] = {topology.names.retry_queue: RetryPlan(names, policies)}
+        shared = topology.names.retry_queue
+        plans: dict[str, Plan] = {shared: RetryPlan(names, policies, parks=shared in parking)}
         for queue in queues:
-            wait = _wait_of(queue, topology)
-            plans[retry_queue_of(queue.name)] = RetryPlan(names, policies, delay=wait)
+            own, wait = retry_queue_of(queue.name), _wait_of(queue, topology)
+            plans[own] = RetryPlan(names, policies, delay=wait, parks=own in parking)
         for waited in topology.of_each_tier(topology.names.delayed_queue):
-            plans[waited] = ReturnPlan(names, policies, self._path, tier_again=last_tier)
+            plans[waited] = ReturnPlan(
+                names, policies, self._path, tier_again=last_tier, parks=waited in parking
+            )
         self.movers = [
             Mover(queue, plan, connect=connect, limits=limits) for queue, plan in plans.items()
         ]
@@ -58,18 +64,14 @@ class Retrier:
                 for mover in self.movers:
                     mover.stop()
         finally:
-            await self._path.close()
+            self._path.abort()
 
 
 def retry_names(topology: TopologySettings, queues: Sequence[QueueSettings]) -> RetryNames:
     """What the retrier needs to know of the broker's names."""
     names = topology.names
-    own = {names.retry_queue, names.dlq_queue}
-    own.update(topology.of_each_tier(names.delay_queue), topology.of_each_tier(names.delayed_queue))
-    for queue in queues:
-        own.update((retry_queue_of(queue.name), delay_queue_of(queue.name)))
     return RetryNames(
-        own_queues=frozenset(own),
+        own_queues=describe(topology, tuple(queues)).queue_names(),
         route_delay=names.route_delay,
         dead=Route(exchange=names.dlq_exchange, routing_key=names.dlq_routing_key),
         return_exchange=names.return_exchange,
@@ -80,6 +82,7 @@ def retry_names(topology: TopologySettings, queues: Sequence[QueueSettings]) -> 
 def _wait_of(queue: QueueSettings, topology: TopologySettings) -> Route:
     """Where messages of a per-queue layout wait; without a delay, straight to the way back."""
     if queue.delay is not None:
-        return Route(exchange=queue.exchange, routing_key=delay_queue_of(queue.name))
+        # Not by the users' exchange: a queue bound to it with '#' would see every retry.
+        return Route(exchange="", routing_key=delay_queue_of(queue.name))
     way_back = topology.names.delayed_exchange.replace("{n}", "1")
     return Route(exchange=way_back, routing_key=queue.name)

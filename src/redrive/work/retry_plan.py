@@ -16,8 +16,8 @@ from redrive.amqp.fields import octets
 from redrive.domain import headers
 from redrive.domain.policy import PolicyBook
 from redrive.domain.retry import Dead, Failed, decide
-from redrive.work.dead_letters import DeadLetters, Route
-from redrive.work.mover import Instruction, Park
+from redrive.work.dead_letters import DeadLetters, Route, trouble
+from redrive.work.mover import Instruction, Park, Stay
 from redrive.work.origin import Origin, origin_of, text_of
 from redrive.work.republish import Draft
 
@@ -43,6 +43,31 @@ _STARTS_ANEW: Final = tuple(
         headers.ERROR_STACK,
     )
 )
+_STRING, _INTEGER = b"S", b"bBsuUIilL"
+_TYPES: Final = {
+    octets(name): letters
+    for letters, names in (
+        (
+            _STRING,
+            (
+                headers.ID,
+                headers.QUEUE,
+                headers.EXCHANGE,
+                headers.ROUTING_KEY,
+                headers.LETTER,
+                headers.ERROR_TYPE,
+                headers.ERROR_REASON,
+                headers.ERROR_STACK,
+            ),
+        ),
+        (_INTEGER, (headers.ATTEMPT, headers.GENERATION)),
+        (b"T", (headers.FIRST_FAILED_AT,)),
+        (b"A", (headers.DEATHS,)),
+        (b"t", (headers.REDELIVERED,)),
+    )
+    for name in names
+}
+"""The letters of the wire that each header may have. What is set aside keeps the original's."""
 _NO_EXCHANGE: Final = fields.longstr("")
 _REJECTED: Final = fields.longstr("rejected")
 
@@ -69,12 +94,14 @@ class RetryPlan:
         policies: Policies,
         *,
         delay: Route | None = None,
+        parks: bool = False,
     ) -> None:
-        """`delay` is the one place to wait in the per-queue layout; without it, the tiers are."""
+        """`delay` is the one place to wait in the per-queue layout; without it, the tiers are.
+        `parks`: what is rejected in the queue that is read arrives in the dead letter queue."""
         self._names = names
         self._policies = policies
         self._delay = delay
-        self._dead_letters = DeadLetters(names.dead)
+        self._dead_letters = DeadLetters(names.dead, parks=parks)
         self._return_exchange = fields.longstr(names.return_exchange)
 
     def decide(self, delivery: Delivery, user: str) -> Instruction:
@@ -102,17 +129,20 @@ class RetryPlan:
     ) -> Instruction:
         if self._dead_letters.is_bound_for(sent):
             return self._dead_letters.stuck(outcome)
-        where = f"the delay queue behind {sent.exchange!r} with key {sent.routing_key!r}"
-        why = "is full" if isinstance(outcome, Refused) else f"is missing ({outcome.reason})"
-        return self._dead_letters.after(sent, f"{where} {why}")
+        where = f"the delay queue {sent.routing_key!r}"
+        if sent.exchange:
+            where = f"the delay queue behind {sent.exchange!r} with key {sent.routing_key!r}"
+        return self._dead_letters.after(sent, f"{where} {trouble(outcome)}")
 
-    def poisoned(self, delivery: Delivery, reason: str) -> Park:
-        return Park(reason)
+    def poisoned(self, delivery: Delivery, reason: str) -> Park | Stay:
+        return self._dead_letters.poisoned(reason)
 
     def _understand(self, delivery: Delivery, draft: Draft) -> Failed | None:
         """Read where and how often a message failed, and note it in its headers."""
         ours = draft.ours
-        before = text_of(ours.get(_QUEUE)) if ours else None
+        if ours:
+            drop_wrong_types(ours)
+        before = text_of(ours.get(_QUEUE))
         origin = origin_of(draft.x_death, self._names.own_queues)
         if origin is None:
             # No death but a queue of ours: a consumer that publishes to the retry exchange itself.
@@ -149,6 +179,13 @@ class RetryPlan:
             ours[_ROUTING_KEY] = routing_key
         if _FIRST_FAILED_AT not in ours and (at := origin.at) is not None:
             ours[_FIRST_FAILED_AT] = at
+
+
+def drop_wrong_types(ours: dict[bytes, bytes]) -> None:
+    """Headers of our names can be anybody's: one of a wrong type counts as not there."""
+    wrong = [name for name, field in ours.items() if field[:1] not in _TYPES.get(name, field[:1])]
+    for name in wrong:
+        del ours[name]
 
 
 def identity(delivery: Delivery, draft: Draft, origin: Origin) -> str:

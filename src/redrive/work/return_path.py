@@ -2,7 +2,8 @@
 
 A queue is bound when it is enrolled, or here, when a message comes back unroutable: the queue is
 looked for on a spare channel and bound if it is there. Calls are made one at a time and remembered
-for a moment, so that a thousand messages of one queue ask once.
+for a moment, so that a thousand messages of one queue ask once. Whatever the broker answers, and
+whatever a queue is called, the channel is closed again.
 """
 
 from __future__ import annotations
@@ -12,15 +13,38 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from redrive.amqp import Connection
+from redrive.broker.live import SpareChannel, is_down
 from redrive.broker.topology import return_key
 from redrive.errors import AccessRefused, ChannelClosed, NotFound, RedriveError, ResourceLocked
 
 _REMEMBERED: Final = 1.0
 """Seconds for which an answer holds."""
+_LONGEST_NAME: Final = 255
 
 
 class Unreachable(RedriveError):
     """The origin queue cannot take the message back."""
+
+
+class Down(Unreachable):
+    """It cannot for now: the queue exists, and the node that has it does not answer."""
+
+
+def _unreachable(queue: str, error: ChannelClosed) -> Unreachable:
+    if isinstance(error, NotFound):
+        if is_down(error):
+            return Down(f"its queue {queue!r} is down: {error.text}")
+        return Unreachable(f"its queue {queue!r} is gone")
+    if isinstance(error, AccessRefused):
+        return Unreachable(f"its queue {queue!r} may not be bound: {error.text}")
+    return Unreachable(f"its queue {queue!r} cannot be used: {error.text}")
+
+
+def _can_exist(queue: str) -> bool:
+    try:
+        return 1 <= len(queue.encode()) <= _LONGEST_NAME
+    except UnicodeEncodeError:
+        return False
 
 
 class ReturnPath:
@@ -51,23 +75,24 @@ class ReturnPath:
         return answer
 
     async def _ask(self, queue: str) -> bool | Unreachable:
+        if not _can_exist(queue):  # asking for it would close the connection
+            return Unreachable(f"its queue {queue!r} cannot exist: a name is 1 to 255 bytes UTF-8")
         if self._connection is None or not self._connection.is_open:
             self._connection = await self._connect("redrive return path")
-        channel = await self._connection.channel()
+        spare = SpareChannel(self._connection)
         try:
+            channel = await spare.open()
             await channel.inspect_queue(queue)
             await channel.bind_queue(queue, self._exchange, return_key(queue))
-        except NotFound:
-            return Unreachable(f"its queue {queue!r} is gone")
         except ResourceLocked:
             return False
-        except AccessRefused as error:
-            return Unreachable(f"its queue {queue!r} may not be bound: {error.text}")
         except ChannelClosed as error:
-            return Unreachable(f"its queue {queue!r} cannot be used: {error.text}")
-        await channel.close()
+            return _unreachable(queue, error)
+        finally:
+            await spare.close()
         return True
 
-    async def close(self) -> None:
+    def abort(self) -> None:
+        """Hang up: nothing on this connection is worth waiting for."""
         if self._connection is not None:
-            await self._connection.close()
+            self._connection.abort()

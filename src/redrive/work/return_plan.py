@@ -1,8 +1,9 @@
 """What to do with what has waited: back to the queue where it failed, and only there.
 
 The copy is published to the return exchange with its original routing key; a `BCC` header, which
-the broker strips, names the one queue. A queue that is not bound (yet) is looked for and bound; a
-full one makes the message wait in the last tier again, its attempts unchanged.
+the broker strips, names the one queue. A queue that is not bound (yet) is looked for and bound; one
+that is full, or whose node is down, makes the message wait in the last tier again, its attempts
+unchanged.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from redrive.broker.topology import return_key
 from redrive.domain import headers
 from redrive.domain.retry import Dead
 from redrive.work.dead_letters import DeadLetters, Route
-from redrive.work.mover import Instruction, Park
+from redrive.work.mover import Instruction, Park, Stay
 from redrive.work.origin import text_of
 from redrive.work.republish import Draft
 from redrive.work.retry_plan import Policies, RetryNames
-from redrive.work.return_path import ReturnPath, Unreachable
+from redrive.work.return_path import Down, ReturnPath, Unreachable
 
 _QUEUE: Final = octets(headers.QUEUE)
 _EXCHANGE: Final = octets(headers.EXCHANGE)
@@ -30,14 +31,21 @@ class ReturnPlan:
     """The plan for the deliveries of `retry-queue-N`."""
 
     def __init__(
-        self, names: RetryNames, policies: Policies, path: ReturnPath, *, tier_again: Route
+        self,
+        names: RetryNames,
+        policies: Policies,
+        path: ReturnPath,
+        *,
+        tier_again: Route,
+        parks: bool = False,
     ) -> None:
-        """`tier_again` is where a message waits once more when its queue is full."""
+        """`tier_again` is where a message waits once more when its queue is full.
+        `parks`: what is rejected in the queue that is read arrives in the dead letter queue."""
         self._names = names
         self._policies = policies
         self._path = path
         self._tier_again = tier_again
-        self._dead_letters = DeadLetters(names.dead)
+        self._dead_letters = DeadLetters(names.dead, parks=parks)
 
     def decide(self, delivery: Delivery, user: str) -> Instruction:
         draft = Draft(delivery, user)
@@ -59,31 +67,44 @@ class ReturnPlan:
         if self._dead_letters.is_bound_for(sent):
             return self._dead_letters.stuck(outcome)
         properties = Properties.read(sent.properties)
-        queue = properties.header(headers.QUEUE)
         if isinstance(outcome, Refused):
-            return self._wait_again(sent, properties)
+            return self._wait_again(sent, properties, "its queue is full")
         if sent.exchange != self._names.return_exchange or isinstance(sent, _SecondTry):
             reason = f"no queue took it back: {outcome.reason} from exchange {sent.exchange!r}"
             return self._dead_letters.after(sent, reason)
+        return await self._restore(sent, properties)
+
+    async def _restore(self, sent: Publish, properties: Properties) -> Publish:
+        """Find its queue, which nothing is bound for, and send it once more."""
         try:
-            bindable = await self._path.restore(str(queue))
+            bindable = await self._path.restore(_text(properties, headers.QUEUE))
         except Unreachable as error:
+            if isinstance(error, Down):
+                return self._wait_again(sent, properties, str(error))
             return self._dead_letters.after(sent, str(error))
         if bindable:
             return _SecondTry(sent.exchange, sent.routing_key, sent.properties, sent.body)
         # A queue that only its owner's connection may touch: by the way it came.
-        exchange = properties.header(headers.EXCHANGE)
-        raw = properties.with_headers({}, remove=("BCC",)).raw
-        return Publish(str(exchange or ""), sent.routing_key, raw, sent.body)
+        by = Route(exchange=_text(properties, headers.EXCHANGE), routing_key=sent.routing_key)
+        return _sent_by(by, properties, sent.body)
 
-    def _wait_again(self, sent: Publish, properties: Properties) -> Publish:
+    def _wait_again(self, sent: Publish, properties: Properties, why: str) -> Publish:
         if sent.exchange == self._tier_again.exchange:
-            return self._dead_letters.after(sent, "its queue is full, and so is the last tier")
-        raw = properties.with_headers({}, remove=("BCC",)).raw
-        return Publish(self._tier_again.exchange, self._tier_again.routing_key, raw, sent.body)
+            return self._dead_letters.after(sent, f"{why}, and so is the last tier")
+        return _sent_by(self._tier_again, properties, sent.body)
 
-    def poisoned(self, delivery: Delivery, reason: str) -> Park:
-        return Park(reason)
+    def poisoned(self, delivery: Delivery, reason: str) -> Park | Stay:
+        return self._dead_letters.poisoned(reason)
+
+
+def _sent_by(route: Route, properties: Properties, body: bytes) -> Publish:
+    raw = properties.with_headers({}, remove=("BCC",)).raw
+    return Publish(route.exchange, route.routing_key, raw, body)
+
+
+def _text(properties: Properties, name: str) -> str:
+    """A header of ours as text that keeps bytes which are not UTF-8."""
+    return text_of(properties.header_field(name)) or ""
 
 
 class _SecondTry(Publish):

@@ -1,0 +1,156 @@
+"""What the retrier decides from headers that can be anybody's, without a broker."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from redrive.amqp import Delivery, Properties, Publish, Refused, Returned, fields
+from redrive.domain import headers
+from redrive.domain.policy import Policy, PolicyBook
+from redrive.settings.sections import QueueSettings, TopologySettings
+from redrive.work.dead_letters import DeadLetters, Route
+from redrive.work.mover import Park, Stay
+from redrive.work.retrier import retry_names
+from redrive.work.retry_plan import RetryPlan
+
+BOOK = PolicyBook(file=[Policy(name="#", max_retries=2)])
+FAILED_AT = datetime(2026, 11, 16, 2, 48, 31, tzinfo=UTC)
+NO_ROUTE = Returned(312, "NO_ROUTE")
+FORBIDDEN = Returned(403, "ACCESS_REFUSED - write access to exchange 'route-delay' refused")
+
+
+def plan(**options: Any) -> RetryPlan:
+    return RetryPlan(retry_names(TopologySettings(), ()), lambda: BOOK, **options)
+
+
+def delivery(put: dict[str, bytes] | None = None, queue: str = "failing") -> Delivery:
+    """A message as a queue's reject brings it to the retry queue."""
+    death = fields.table(
+        {
+            "count": fields.int64(1),
+            "reason": fields.longstr("rejected"),
+            "queue": fields.longstr(queue),
+            "time": fields.timestamp(FAILED_AT),
+            "exchange": fields.longstr("work"),
+            "routing-keys": fields.array([fields.longstr("k")]),
+        }
+    )
+    found = {headers.QUEUE: fields.longstr("failing"), "x-death": fields.array([death])}
+    properties = Properties.empty().persistent().with_headers(found | (put or {}))
+    return Delivery(1, False, "retry-exchange", "k", properties.raw, b"{}")
+
+
+def decided(message: Delivery) -> tuple[str, Properties]:
+    """Where it goes, and with which properties."""
+    sent = plan().decide(message, "guest")
+    assert isinstance(sent, Publish)
+    return sent.exchange, Properties.read(sent.properties)
+
+
+WRONG = {
+    "a letter that is a number": (headers.LETTER, fields.int32(1)),
+    "a letter that is nothing": (headers.LETTER, b"V"),
+    "a generation that is text": (headers.GENERATION, fields.longstr("1")),
+    "an error type that is a table": (headers.ERROR_TYPE, fields.table({})),
+    "a reason that is a number": (headers.ERROR_REASON, fields.int64(7)),
+    "a stack that is an array": (headers.ERROR_STACK, fields.array([])),
+    "a time that is text": (headers.FIRST_FAILED_AT, fields.longstr("yesterday")),
+    "an id that is a number": (headers.ID, fields.int32(1)),
+    "an attempt that is text": (headers.ATTEMPT, fields.longstr("2")),
+    "deaths that are text": (headers.DEATHS, fields.longstr("many")),
+    "a mark that is text": (headers.REDELIVERED, fields.longstr("yes")),
+}
+
+
+@pytest.mark.parametrize(("name", "field"), WRONG.values(), ids=WRONG.keys())
+def test_a_header_of_a_wrong_type_counts_as_not_there(name: str, field: bytes) -> None:
+    without = decided(delivery())
+    assert decided(delivery({name: field})) == without
+    assert without[0] == "route-delay"
+    assert without[1].header(headers.FIRST_FAILED_AT) == FAILED_AT
+
+
+def test_what_is_dead_has_the_real_reason_whatever_was_forged() -> None:
+    wrong = {name: field for name, field in WRONG.values() if name != headers.LETTER}
+    exchange, found = decided(delivery(wrong | {headers.ATTEMPT: fields.int32(2)}))
+    assert exchange == "dlq-exchange"
+    assert found.header(headers.ERROR_TYPE) == "REJECTED"
+    assert "gave up after 2 retries" in str(found.header(headers.ERROR_REASON))
+    assert found.header(headers.FIRST_FAILED_AT) == FAILED_AT
+    assert found.header(headers.ERROR_STACK) is None
+
+
+def test_what_the_consumer_said_of_its_failure_stays() -> None:
+    said = {
+        headers.ATTEMPT: fields.int32(2),
+        headers.ERROR_TYPE: fields.longstr("TIMEOUT"),
+        headers.ERROR_REASON: fields.longstr("no answer from the bank"),
+    }
+    _, found = decided(delivery(said))
+    assert found.header(headers.ERROR_TYPE) == "TIMEOUT"
+    assert found.header(headers.ERROR_REASON) == "no answer from the bank"
+
+
+async def test_a_tier_that_takes_nothing_does_not_overwrite_the_consumers_error_type() -> None:
+    said = {
+        headers.ERROR_TYPE: fields.longstr("TIMEOUT"),
+        headers.ERROR_REASON: fields.longstr("no answer from the bank"),
+    }
+    message = delivery(said)
+    sent = plan().decide(message, "guest")
+    assert isinstance(sent, Publish)
+    dead = await plan().reconsider(message, sent, NO_ROUTE)
+    assert isinstance(dead, Publish)
+    found = Properties.read(dead.properties)
+    assert found.header(headers.ERROR_TYPE) == "TIMEOUT"
+    reason = str(found.header(headers.ERROR_REASON))
+    assert "is missing (NO_ROUTE)" in reason
+    assert "no answer from the bank" in reason
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [(Refused(), "is full"), (NO_ROUTE, "is missing"), (FORBIDDEN, "is refused to us")],
+)
+async def test_what_is_the_matter_with_a_tier_is_said(
+    outcome: Returned | Refused, said: str
+) -> None:
+    message = delivery()
+    sent = plan().decide(message, "guest")
+    assert isinstance(sent, Publish)
+    dead = await plan().reconsider(message, sent, outcome)
+    assert isinstance(dead, Publish)
+    found = Properties.read(dead.properties)
+    assert said in str(found.header(headers.ERROR_REASON))
+    assert found.header(headers.ERROR_TYPE) == "UNDELIVERABLE"
+    stays = await plan().reconsider(message, dead, outcome)
+    assert isinstance(stays, Stay)
+    assert said in stays.reason
+
+
+def test_poison_parks_only_where_rejected_messages_are_known_to_be_kept() -> None:
+    assert plan(parks=True).poisoned(delivery(), "why") == Park("why")
+    stays = plan().poisoned(delivery(), "why")
+    assert isinstance(stays, Stay)
+    assert stays.reason.startswith("why; ")
+    assert stays.wait.total_seconds() >= 60
+
+
+def test_a_reason_of_a_wrong_type_is_replaced_when_a_message_gets_stuck() -> None:
+    put = {headers.ERROR_TYPE: fields.int32(1), headers.ERROR_REASON: fields.table({})}
+    sent = Publish("x", "k", Properties.empty().with_headers(put).raw, b"")
+    dead = DeadLetters(Route("dlq-exchange", "dead")).after(sent, "gone")
+    found = Properties.read(dead.properties)
+    assert found.header(headers.ERROR_TYPE) == "UNDELIVERABLE"
+    assert found.header(headers.ERROR_REASON) == "gone"
+
+
+def test_every_queue_of_redrive_is_known_as_its_own() -> None:
+    queues = (QueueSettings.model_validate({"name": "q", "exchange": "e", "delay": "1s"}),)
+    own = retry_names(TopologySettings(), queues).own_queues
+    assert {"retry-queue", "dlq-queue", "queue.delay.1", "retry-queue-3"} <= set(own)
+    assert {"q.retry", "q.delay"} <= set(own)
+    assert "q" not in own

@@ -1,0 +1,103 @@
+"""Where a message goes whose queue did not take it back, without a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from redrive.amqp import Connection, Delivery, Properties, Publish, Refused, Returned, fields
+from redrive.domain import headers
+from redrive.domain.policy import PolicyBook
+from redrive.settings.sections import TopologySettings
+from redrive.work.dead_letters import Route
+from redrive.work.mover import Park, Stay
+from redrive.work.retrier import retry_names
+from redrive.work.return_path import Down, ReturnPath, Unreachable
+from redrive.work.return_plan import ReturnPlan
+
+LAST_TIER = Route(exchange="route-delay", routing_key="binding.3")
+NO_ROUTE = Returned(312, "NO_ROUTE")
+
+
+class StubPath(ReturnPath):
+    """Answers as told, and notes what it was asked."""
+
+    def __init__(self, answer: Callable[[], bool]) -> None:
+        super().__init__("redrive-return", _no_broker)
+        self._answer = answer
+        self.asked: list[str] = []
+
+    async def restore(self, queue: str) -> bool:
+        self.asked.append(queue)
+        return self._answer()
+
+
+async def _no_broker(_name: str) -> Connection:
+    raise AssertionError("nobody should connect")
+
+
+def plan(path: ReturnPath, *, parks: bool = False) -> ReturnPlan:
+    names = retry_names(TopologySettings(), ())
+    return ReturnPlan(names, PolicyBook, path, tier_again=LAST_TIER, parks=parks)
+
+
+def delivery(queue: bytes = b"orders") -> Delivery:
+    put = {
+        headers.QUEUE: b"S" + len(queue).to_bytes(4) + queue,
+        headers.EXCHANGE: fields.longstr("work"),
+        headers.ROUTING_KEY: fields.longstr("k"),
+        headers.ATTEMPT: fields.int32(1),
+    }
+    properties = Properties.empty().persistent().with_headers(put)
+    return Delivery(1, False, "retry-exchange-1", "retry.#.1", properties.raw, b"{}")
+
+
+async def returned(path: StubPath, message: Delivery) -> Publish:
+    """What happens after no queue took it."""
+    sent = plan(path).decide(message, "guest")
+    assert isinstance(sent, Publish)
+    again = await plan(path).reconsider(message, sent, NO_ROUTE)
+    assert isinstance(again, Publish)
+    return again
+
+
+def down() -> bool:
+    raise Down("its queue 'orders' is down: home node is down or inaccessible")
+
+
+def gone() -> bool:
+    raise Unreachable("its queue 'orders' is gone")
+
+
+async def test_a_queue_whose_node_is_down_makes_the_message_wait_in_the_last_tier_again() -> None:
+    again = await returned(StubPath(down), delivery())
+    assert (again.exchange, again.routing_key) == LAST_TIER
+    found = Properties.read(again.properties)
+    assert found.header(headers.ATTEMPT) == 1
+    assert found.header("BCC") is None
+    dead = await plan(StubPath(down)).reconsider(delivery(), again, Refused())
+    assert isinstance(dead, Publish)
+    assert dead.exchange == "dlq-exchange"
+
+
+async def test_a_queue_that_is_gone_makes_the_message_dead() -> None:
+    again = await returned(StubPath(gone), delivery())
+    assert again.exchange == "dlq-exchange"
+    found = Properties.read(again.properties)
+    assert found.header(headers.ERROR_REASON) == "its queue 'orders' is gone"
+
+
+@pytest.mark.parametrize("bindable", [True, False])
+async def test_a_queue_is_looked_for_by_its_very_bytes(bindable: bool) -> None:
+    path = StubPath(lambda: bindable)
+    again = await returned(path, delivery(b"caf\xe9"))
+    assert [name.encode("utf-8", "surrogateescape") for name in path.asked] == [b"caf\xe9"]
+    assert again.exchange == ("redrive-return" if bindable else "work")
+    assert again.routing_key == "k"
+
+
+def test_poison_parks_only_where_rejected_messages_are_known_to_be_kept() -> None:
+    path = StubPath(down)
+    assert plan(path, parks=True).poisoned(delivery(), "why") == Park("why")
+    assert isinstance(plan(path).poisoned(delivery(), "why"), Stay)
