@@ -204,7 +204,7 @@ def boolean(value: bool) -> bytes:
 
 
 def timestamp(value: datetime) -> bytes:
-    return b"T" + _U64.pack(int((value - _EPOCH).total_seconds()))
+    return b"T" + _U64.pack((value - _EPOCH) // timedelta(seconds=1))
 
 
 def array(fields: Iterable[bytes]) -> bytes:

@@ -219,3 +219,9 @@ def test_values_differ_in_the_normal_form_also_when_nested() -> None:
 @given(st.one_of(any_field(), opaque_fields(), st.just(nested_to(20_000, letter=b"F"))))
 def test_any_field_has_a_normal_form(raw: bytes) -> None:
     assert _normal(entry(b"n", raw)) == _normal(entry(b"n", raw))
+
+
+def test_a_timestamp_is_never_rounded_up() -> None:
+    # As a float this is a second later.
+    last_moment = datetime(3058, 12, 31, 23, 59, 59, 999997, tzinfo=UTC)
+    assert fields.decode(fields.timestamp(last_moment)) == last_moment.replace(microsecond=0)
