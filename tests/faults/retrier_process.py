@@ -97,7 +97,7 @@ class Trap:
             case Step.WRITTEN | Step.STORED:
                 lane.publish = self._after_publish(lane.publish, lane)
             case Step.CONFIRMED:
-                lane.next_outcomes = self._after_verdicts(lane.next_outcomes)
+                lane.next_outcomes = self._after_outcomes(lane.next_outcomes)
             case Step.ACKED:
                 consumer.ack = self._counting(consumer.ack)
                 consumer.flush = self._after_flush(consumer.flush, consumer)
@@ -126,19 +126,19 @@ class Trap:
 
         return wrapped
 
-    def _after_verdicts(self, next_outcomes: Any) -> Any:
+    def _after_outcomes(self, next_outcomes: Any) -> Any:
         async def wrapped() -> list[tuple[Publish, LaneOutcome]]:
-            verdicts: list[tuple[Publish, LaneOutcome]] = await next_outcomes()
-            if self._reached(sum(verdict is CONFIRMED for _, verdict in verdicts)):
+            outcomes: list[tuple[Publish, LaneOutcome]] = await next_outcomes()
+            if self._reached(sum(outcome is CONFIRMED for _, outcome in outcomes)):
                 die()
-            return verdicts
+            return outcomes
 
         return wrapped
 
-    def _counting(self, ack: Callable[[Delivery], None]) -> Callable[[Delivery], None]:
-        def wrapped(delivery: Delivery) -> None:
-            self._left -= 1
-            ack(delivery)
+    def _counting(self, ack: Callable[..., None]) -> Callable[..., None]:
+        def wrapped(*deliveries: Delivery) -> None:
+            self._left -= len(deliveries)
+            ack(*deliveries)
 
         return wrapped
 
