@@ -40,6 +40,7 @@ class Consumer:
         self._error: BrokerError | None = None
         self._cancelled = False
         self._closed = False
+        self._unread = 0  # the last delivery that came too late
         self._settlement = Settlement()
         self._stragglers: asyncio.TimerHandle | None = None
 
@@ -48,8 +49,10 @@ class Consumer:
     def deliver(self, delivery: Delivery) -> bool:
         """Take a delivery; whether it is the first since the owner last looked."""
         if self._cancelled:
-            # It came after the owner asked to stop: it goes back to the queue unread.
-            self.requeue(delivery, counted=False)
+            # It came after the owner asked to stop: it goes back to the queue unread, by one nack
+            # for all of them. Many small ones make a quorum queue's channel hold acks back, and
+            # those would be lost with it.
+            self._unread = delivery.tag
             return False
         self._held += delivery.size
         if self._held > self._budget and not self._over:
@@ -110,26 +113,21 @@ class Consumer:
         self._settlement.ready([delivery.tag for delivery in deliveries])
         self._release(sum([delivery.size for delivery in deliveries]))
 
-    def requeue(self, delivery: Delivery, *, counted: bool = True) -> None:
+    def requeue(self, delivery: Delivery) -> None:
         """Give a delivery back to its queue, by nack: on 4.3 that costs it no delivery count."""
         self._answer(
-            delivery,
-            frames.nack(self._channel.number, delivery.tag, multiple=False, requeue=True),
-            counted,
+            delivery, frames.nack(self._channel.number, delivery.tag, multiple=False, requeue=True)
         )
 
     def reject(self, delivery: Delivery) -> None:
         """Reject a delivery for good: it goes the way of its queue's dead letter exchange."""
-        self._answer(
-            delivery, frames.reject(self._channel.number, delivery.tag, requeue=False), counted=True
-        )
+        self._answer(delivery, frames.reject(self._channel.number, delivery.tag, requeue=False))
 
-    def _answer(self, delivery: Delivery, frame: bytes, counted: bool) -> None:
+    def _answer(self, delivery: Delivery, frame: bytes) -> None:
         if not self._closed:
             self._channel.wire.write(frame)
         self._settlement.gone(delivery.tag)
-        if counted:
-            self._release(delivery.size)
+        self._release(delivery.size)
 
     def _release(self, size: int) -> None:
         self._held -= size
@@ -144,6 +142,10 @@ class Consumer:
         number, write = self._channel.number, self._channel.wire.write
         for tag, multiple in self._settlement.flush():
             write(frames.ack(number, tag, multiple=multiple))
+        if self._unread and not self._held and not self._settlement.waiting:
+            # Everything before is settled: what this names are the unread ones, and no other.
+            write(frames.nack(number, self._unread, multiple=True, requeue=True))
+            self._unread = 0
         if self._settlement.waiting and self._stragglers is None:
             loop = asyncio.get_running_loop()
             self._stragglers = loop.call_later(_STRAGGLERS_AFTER, self._flush_stragglers)
@@ -158,4 +160,5 @@ class Consumer:
             return
         self._cancelled = True
         await self._channel.cancel(self._tag)
+        self.flush()
         self.wake()

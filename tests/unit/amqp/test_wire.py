@@ -453,18 +453,26 @@ async def test_a_consumer_that_the_broker_ended_no_longer_holds_back_the_other_c
     assert stub.transport.reading
 
 
-async def test_what_arrives_after_the_cancel_goes_back_to_the_queue() -> None:
+async def test_what_arrives_after_the_cancel_goes_back_to_the_queue_by_one_nack() -> None:
     stub = Stub()
     channel = await stub.channel()
     consumer = await stub.consumer(channel)
+    stub.feed(deliver(consumer, 1, "k", b"\x00\x00", b"in time"))
+    (mine,) = await consumer.next_batch()
     cancelling = asyncio.ensure_future(consumer.cancel())
     await asyncio.sleep(0)
-    stub.feed(deliver(consumer, 1, "k", b"\x00\x00", b"late"))
+    for tag in (2, 3):
+        stub.feed(deliver(consumer, tag, "k", b"\x00\x00", b"late"))
     stub.feed(method(commands.Basic.CancelOk(consumer_tag="any")))
     await cancelling
     await asyncio.sleep(0)
-    given_back = frames.nack(1, 1, multiple=False, requeue=True)
-    assert bytes(stub.transport.written).endswith(given_back)
+    given_back = frames.nack(1, 3, multiple=True, requeue=True)
+    assert given_back not in bytes(stub.transport.written), "it would take the owner's along"
+    consumer.ack(mine)
+    consumer.flush()
+    await asyncio.sleep(0)
+    settled = frames.ack(1, 1, multiple=True) + given_back
+    assert bytes(stub.transport.written).endswith(settled)
     assert await consumer.next_batch() == []
 
 
