@@ -15,6 +15,7 @@ import sys
 import uvloop
 
 from bench.movers import Order
+from redrive.cli.logs import silence_logs
 
 
 async def _move_until_told(client: str, order: Order) -> None:
@@ -39,4 +40,5 @@ async def _line(say: str = "") -> str:
 
 
 if __name__ == "__main__":
+    silence_logs()  # stdout is what the parent reads
     uvloop.run(_move_until_told(sys.argv[4], Order(*sys.argv[1:4])))

@@ -17,6 +17,7 @@ import uvloop
 
 from bench.movers import Order
 from bench.movers.by_redrive import mover
+from redrive.cli.logs import silence_logs
 
 _LOOK_EVERY = 0.02
 
@@ -41,6 +42,7 @@ async def _grow(order: Order, messages: int, warm: int) -> None:
 
 
 if __name__ == "__main__":
+    silence_logs()  # stdout is what the parent reads
     print("ready", flush=True)
     if sys.stdin.readline():
         uvloop.run(_grow(Order(*sys.argv[1:4]), int(sys.argv[4]), int(sys.argv[5])))

@@ -15,6 +15,7 @@ import uvloop
 
 from bench.movers import PREFETCH
 from redrive.amqp import connect, parse_addresses
+from redrive.cli.logs import silence_logs
 from redrive.domain.policy import Policy, PolicyBook
 from redrive.settings.sections import TopologySettings
 from redrive.work.mover import Limits
@@ -57,4 +58,5 @@ async def _line(say: str = "") -> str:
 
 
 if __name__ == "__main__":
+    silence_logs()  # stdout is what the parent reads
     uvloop.run(_serve(sys.argv[1], sys.argv[4], sys.argv[5]))
