@@ -621,7 +621,7 @@ async def test_a_message_waits_for_a_queue_whose_node_is_down(cluster: PrivateCl
             async def taken() -> bool:
                 return await ready(url, "retry-queue-1") == 0
 
-            # 3.10 gives it back, and it goes round and round in the last tier; 4.3 does not answer.
+            # On 3.10 it comes back and goes round in the last tier; on 4.x that was not seen.
             await eventually_async(taken, within=30, what="the message is on its way")
             assert await ready(url, DEAD) == 0
         finally:

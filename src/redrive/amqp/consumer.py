@@ -50,8 +50,8 @@ class Consumer:
         """Take a delivery; whether it is the first since the owner last looked."""
         if self._cancelled:
             # It came after the owner asked to stop: it goes back to the queue unread, by one nack
-            # for all of them. Many small ones make a quorum queue's channel hold acks back, and
-            # those would be lost with it.
+            # for all of them. With dozens of single ones, a stop was seen to leave copies of what
+            # had been moved and acked in a quorum queue.
             self._unread = delivery.tag
             return False
         self._held += delivery.size
