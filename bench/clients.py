@@ -64,7 +64,7 @@ CLIENTS = (
 
 
 class MoverProcess:
-    """A client in a process of its own; see bench/movers/__main__.py for what is said."""
+    """A client in a process of its own; see bench/movers/told.py for what is said."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process

@@ -174,9 +174,6 @@ class Properties:
             raise MalformedData(f"property {name} has {len(body)} bytes; at most 255 fit")
         return self._with(_INDEX[name], bytes((len(body),)) + body)
 
-    def with_priority(self, value: int) -> Self:
-        return self._with(_INDEX["priority"], bytes((value,)))
-
     def persistent(self) -> Self:
         """With delivery mode 2, so that the message survives a broker restart."""
         if self._parts.get(_DELIVERY_MODE) == _PERSISTENT:
