@@ -38,9 +38,6 @@ def _retrier(url: str, tiers: str, queue: str) -> Retrier:
     return retrier
 
 
-async def _serve(url: str, tiers: str, queue: str) -> None:
-    await move_until_told(_retrier(url, tiers, queue).run)
-
-
 if __name__ == "__main__":
-    uvloop.run(_serve(sys.argv[1], sys.argv[4], sys.argv[5]))
+    _, url, _, _, tiers, queue = sys.argv
+    uvloop.run(move_until_told(lambda stop: _retrier(url, tiers, queue).run(stop)))
