@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from bench.movers import PREFETCH, Order
 from bench.stage import BenchFailed, Stage
 
 _END_TIMEOUT = 30.0
-_SHOVEL = "parameters/shovel/%2F/bench"
+_SHOVEL_PATH = "parameters/shovel/%2F/bench"
+_NO_HOST = "amqp://"
+"""Without a host, a shovel's connections are calls within the broker: no socket, no frames."""
+
+SHOVEL, SHOVEL_INSIDE = "shovel", "shovel inside the broker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,24 +47,35 @@ class Client:
 
     name: str
     module: str
-    """The `bench.movers.by_…` that its process runs; empty for the shovel."""
+    """The `bench.movers.by_…` that its process runs; empty for a shovel."""
     share: float
     """How much of the messages it gets: the slow ones fewer, the rate is what counts."""
+    url: str = ""
+    """Where it connects to, if not where all others do."""
 
     async def prepare(self, stage: Stage, order: Order) -> Moving:
         """Everything that can be done before the first message moves."""
         if not self.module:
-            return Shovel(stage, order)
+            return Shovel(stage, replace(order, url=self.url or order.url))
         return await MoverProcess.start("bench.movers", order, self.module)
 
 
+SHOVELS = (
+    Client(SHOVEL, "", 1.0),
+    Client(SHOVEL_INSIDE, "", 1.0, url=_NO_HOST),
+)
 CLIENTS = (
     Client("redrive", "redrive", 1.0),
-    Client("shovel", "", 1.0),
+    *SHOVELS,
     Client("aio-pika", "aio_pika", 0.1),
     Client("pika pipelined", "pika_pipelined", 0.25),
     Client("pika one at a time", "pika_one_at_a_time", 0.025),
 )
+
+
+def in_full(name: str) -> str:
+    """A client's name where no table beside it says how it connects."""
+    return "shovel over TCP" if name == SHOVEL else name
 
 
 class MoverProcess:
@@ -117,8 +132,14 @@ class MoverProcess:
         return (await self._process.stdout.readline()).decode().strip()
 
 
+async def start_retrier(stage: Stage, tiers: str, queue: str) -> MoverProcess:
+    """The product's retrier with these tiers, serving one queue, or `all`."""
+    order = Order(stage.url, "-", "-")
+    return await MoverProcess.start("bench.movers.retrier", order, tiers, queue)
+
+
 class Shovel:
-    """The broker's own mover, as its management page makes one."""
+    """The broker's own mover. It connects as its order's URL says, on both sides."""
 
     _LAST_ACKS = 0.25  # it cannot be asked whether it has sent them
 
@@ -128,18 +149,9 @@ class Shovel:
         self._made = False
 
     async def go(self) -> None:
-        value = {
-            "src-protocol": "amqp091",
-            "src-uri": "amqp://",  # a direct connection within the broker
-            "src-queue": self._order.source,
-            "src-prefetch-count": PREFETCH,
-            "dest-protocol": "amqp091",
-            "dest-uri": "amqp://",
-            "dest-queue": self._order.target,
-            "ack-mode": "on-confirm",
-        }
         self._made = True
-        await asyncio.to_thread(self._stage.node.api, "PUT", _SHOVEL, {"value": value})
+        definition = {"value": shovel_definition(self._order)}
+        await asyncio.to_thread(self._stage.node.api, "PUT", _SHOVEL_PATH, definition)
 
     async def finish(self) -> None:
         await asyncio.sleep(self._LAST_ACKS)
@@ -148,4 +160,18 @@ class Shovel:
     async def abandon(self) -> None:
         if self._made:
             self._made = False
-            await asyncio.to_thread(self._stage.node.api, "DELETE", _SHOVEL)
+            await asyncio.to_thread(self._stage.node.api, "DELETE", _SHOVEL_PATH)
+
+
+def shovel_definition(order: Order) -> dict[str, Any]:
+    """The parameters of a shovel that moves as the order says."""
+    return {
+        "src-protocol": "amqp091",
+        "src-uri": order.url,
+        "src-queue": order.source,
+        "src-prefetch-count": PREFETCH,
+        "dest-protocol": "amqp091",
+        "dest-uri": order.url,
+        "dest-queue": order.target,
+        "ack-mode": "on-confirm",
+    }

@@ -83,6 +83,11 @@ def ratio(runs: Iterable[Run], queue_type: str, client: str, baseline: str) -> f
     return median(ratios) if ratios else None
 
 
+def within_rounds(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """The ratio of two things measured once a round: each round by itself, then the median."""
+    return median(a / b for a, b in zip(ours, theirs, strict=True))
+
+
 def rows(runs: Sequence[Run], baselines: Sequence[str]) -> list[Row]:
     """One row for each client and queue type, in the order they first ran."""
     kinds = sorted({run.queue_type for run in runs})

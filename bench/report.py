@@ -13,7 +13,7 @@ from rich.console import Console
 
 from bench.figures import Target
 
-_WIDTH = 120
+_WIDTH = 132
 """Columns that the tables need: a cell cut off is worse than a line wrapped by the terminal."""
 
 

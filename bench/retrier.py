@@ -1,8 +1,9 @@
 """The retrier: each hop against the shovel, the way back with many queues, and punctuality.
 
-- hop: `retry-queue` to a tier, policy and headers included, against the shovel moving the same
-  messages between the same queues; once into an empty tier, once into one where 100,000 wait.
-- return: `retry-queue-1` to origin queues, with one enrolled queue and with 1,000.
+- hop: `retry-queue` to a tier, policy and headers included, against the shovel (over TCP, and
+  inside the broker) moving the same messages between the same queues; once into an empty tier,
+  once into one where 100,000 wait.
+- return: `retry-queue-1` to origin queues, one and 1,000 of them; see bench/returns.py.
 - lateness: a consumer rejects 1,000 messages a second; how much later than its tier's delay does
   each come back?
 """
@@ -16,24 +17,28 @@ from contextlib import asynccontextmanager
 from statistics import median, quantiles
 from typing import Any
 
-from bench.clients import MoverProcess, Moving, Shovel
-from bench.figures import at_least, below, pace
-from bench.messages import BODY, dead_letters
+from bench import returns
+from bench.clients import SHOVELS, Moving, in_full, start_retrier
+from bench.figures import Target, at_least, below, pace, within_rounds
+from bench.messages import BODY
 from bench.movers import Order
 from bench.movers.retrier import topology
 from bench.options import Options
 from bench.report import Result, Table, number
 from bench.stage import BenchFailed, Stage, say
-from redrive.amqp import Channel, Connection, Properties, Publish, connect, fields, parse_addresses
-from redrive.broker.topology import describe, return_key
-from redrive.domain import headers
+from redrive.amqp import Channel, Connection, Properties, Publish, connect, parse_addresses
+from redrive.broker.topology import describe
 
 _ROUNDS = 5
 _HOUR, _SECOND = "1h", "1s"
-_RETRY, _TIER, _WAITED = "retry-queue", "queue.delay.1", "retry-queue-1"
-_MANY = 1_000
+_RETRY, _TIER = "retry-queue", "queue.delay.1"
+_RETRIER, _FULL_TIER = "retrier", "retrier, full tier"
+_CLIENTS = (_RETRIER, *(shovel.name for shovel in SHOVELS))
 _PER_SECOND = 1_000
 _LATE_MS = 250
+
+Hops = dict[str, list[float]]
+"""Messages a second of each client, one for each round."""
 
 
 async def run(stage: Stage, options: Options) -> Result:
@@ -41,26 +46,25 @@ async def run(stage: Stage, options: Options) -> Result:
     rounds = 1 if options.quick else _ROUNDS
     messages = 5_000 if options.quick else 40_000
     waiting = 5_000 if options.quick else 100_000
-    hops: dict[str, list[float]] = {"retrier": [], "shovel": [], "retrier, full tier": []}
-    returns: dict[int, list[float]] = {1: [], _MANY: []}
+    hops: Hops = {name: [] for name in (*_CLIENTS, _FULL_TIER)}
+    back: dict[returns.Case, list[float]] = {case: [] for case in returns.CASES}
     for round_ in range(1, rounds + 1):
         async with _laid_out(stage, _HOUR) as channel:
-            for client in ("retrier", "shovel") if round_ % 2 else ("shovel", "retrier"):
+            first = (round_ - 1) % len(_CLIENTS)
+            for client in (*_CLIENTS[first:], *_CLIENTS[:first]):
                 hops[client].append(await _hop(stage, channel, client, messages, 0))
             await stage.fill(_TIER, waiting)
-            hops["retrier, full tier"].append(
-                await _hop(stage, channel, "retrier", messages, waiting)
-            )
-            for queues in (1, _MANY) if round_ % 2 else (_MANY, 1):
-                returns[queues].append(await _return(stage, channel, queues, messages))
-        say(f"retrier, round {round_}: {_words(hops, returns)}")
+            hops[_FULL_TIER].append(await _hop(stage, channel, _RETRIER, messages, waiting))
+            for case, rate in (await returns.measure(stage, round_, _HOUR, messages)).items():
+                back[case].append(rate)
+        say(f"retrier, round {round_}: {_words(hops, back)}")
     late = await _lateness(stage, 5 if options.quick else 30)
-    return _result(hops, returns, late)
+    return _result(hops, back, late)
 
 
-def _words(hops: dict[str, list[float]], returns: dict[int, list[float]]) -> str:
+def _words(hops: Hops, back: returns.Rates) -> str:
     parts = [f"{name} {rates[-1]:,.0f}/s" for name, rates in hops.items()]
-    parts += [f"back to {queues:,} {rates[-1]:,.0f}/s" for queues, rates in returns.items()]
+    parts += [f"back, {case.name} {rates[-1]:,.0f}/s" for case, rates in back.items()]
     return ", ".join(parts)
 
 
@@ -87,11 +91,7 @@ async def _laid_out(stage: Stage, tiers: str) -> AsyncIterator[Channel]:
 async def _hop(stage: Stage, channel: Channel, client: str, messages: int, already: int) -> float:
     """Messages a second from `retry-queue` into the tier."""
     await stage.fill(_RETRY, messages)
-    moving: Moving
-    if client == "shovel":
-        moving = Shovel(stage, Order(stage.url, _RETRY, _TIER))
-    else:
-        moving = await _retrier(stage, _HOUR, _RETRY)
+    moving = await _hopper(stage, client)
     try:
         await stage.calm()
         await moving.go()
@@ -105,52 +105,11 @@ async def _hop(stage: Stage, channel: Channel, client: str, messages: int, alrea
     return pace([(at, depth - already) for at, depth in samples])
 
 
-async def _retrier(stage: Stage, tiers: str, queue: str) -> MoverProcess:
-    order = Order(stage.url, "-", "-")
-    return await MoverProcess.start("bench.movers.retrier", order, tiers, queue)
-
-
-async def _return(stage: Stage, channel: Channel, queues: int, messages: int) -> float:
-    """Messages a second from `retry-queue-1` back to their queues, spread over all of them."""
-    names = [f"origin-{number}" for number in range(queues)]
-    for name in names:
-        await channel.declare_queue(name, arguments={"x-queue-type": "classic"})
-        await channel.bind_queue(name, "redrive-return", return_key(name))
-    await stage.publish(_waited(names[n % queues], n) for n in range(messages))
-    moving = await _retrier(stage, _HOUR, _WAITED)
-    try:
-        await stage.calm()
-        await moving.go()
-        samples = await stage.drain(_WAITED, messages)
-        await _all_back(stage, names, messages)
-        await moving.finish()
-    finally:
-        await moving.abandon()
-    for name in names:
-        await channel.delete_queue(name)
-    return pace(samples)
-
-
-async def _all_back(stage: Stage, names: Sequence[str], messages: int) -> None:
-    """Wait for the last of them: a retrier that is stopped too early gives some back unread."""
-    deadline = time.monotonic() + 60
-    while (back := sum([await stage.depth(name) for name in names])) != messages:
-        if time.monotonic() > deadline:
-            raise BenchFailed(f"{back} of {messages} messages came back")
-
-
-def _waited(queue: str, index: int) -> Publish:
-    """A message as it leaves a tier."""
-    put = {
-        headers.QUEUE: fields.longstr(queue),
-        headers.EXCHANGE: fields.longstr("shop"),
-        headers.ROUTING_KEY: fields.longstr("order.created"),
-        headers.ATTEMPT: fields.int32(1),
-        headers.ID: fields.longstr("0190d6e4-7a3b-8c00-9000-0123456789ab"),
-    }
-    (died,) = dead_letters(_WAITED, 1, first=index)
-    properties = Properties.read(died.properties).with_headers(put)
-    return Publish("", _WAITED, properties.raw, died.body)
+async def _hopper(stage: Stage, client: str) -> Moving:
+    for shovel in SHOVELS:
+        if shovel.name == client:
+            return await shovel.prepare(stage, Order(stage.url, _RETRY, _TIER))
+    return await start_retrier(stage, _HOUR, _RETRY)
 
 
 async def _lateness(stage: Stage, seconds: int) -> list[float]:
@@ -165,7 +124,7 @@ async def _lateness(stage: Stage, seconds: int) -> list[float]:
                 "x-overflow": "reject-publish",
             },
         )
-        moving = await _retrier(stage, _SECOND, "all")
+        moving = await start_retrier(stage, _SECOND, "all")
         connection = await connect(parse_addresses(stage.url), name="bench lateness")
         try:
             await moving.go()
@@ -209,53 +168,62 @@ async def _measure_lateness(connection: Connection, messages: int) -> list[float
     return late
 
 
-def _result(
-    hops: dict[str, list[float]], returns: dict[int, list[float]], late: Sequence[float]
-) -> Result:
+def _result(hops: Hops, back: returns.Rates, late: Sequence[float]) -> Result:
     cuts = quantiles(late, n=1000)
     p50, p99, p999 = (cuts[at] * 1000 for at in (499, 989, 998))
-    rates = Table(
-        title="Hops of the retrier, 1 KB messages, quorum queues",
-        columns=("hop", "messages/s", "ratio"),
-        rows=[
-            ("shovel, retry-queue to tier", number(median(hops["shovel"])), "1.00"),
-            *(
-                (f"{name}, retry-queue to tier", number(median(hops[name])), _times(hops, name))
-                for name in ("retrier", "retrier, full tier")
-            ),
-            *(
-                (f"back to {queues:,} queues", number(median(rates_)), "-")
-                for queues, rates_ in returns.items()
-            ),
-        ],
-    )
     lateness = Table(
         title=f"Lateness over a tier of 1 s at {_PER_SECOND:,} messages a second",
         columns=("messages", "p50 ms", "p99 ms", "p99.9 ms", "most ms"),
         rows=[(number(len(late)), *(number(ms) for ms in (p50, p99, p999, max(late) * 1000)))],
     )
-    targets = [
-        at_least("One hop against the shovel", _ratio(hops["retrier"], hops["shovel"]), 1.0),
-        at_least(
-            "One hop while 100,000 wait against an empty tier",
-            _ratio(hops["retrier, full tier"], hops["retrier"]),
-            0.9,
-        ),
-        at_least("Return with 1,000 queues against one", _ratio(returns[_MANY], returns[1]), 0.8),
-        below("Lateness, p99", p99, _LATE_MS, "ms"),
-    ]
     data: dict[str, Any] = {
         "hops": hops,
-        "returns": {str(queues): found for queues, found in returns.items()},
+        "returns": {case.name: rates for case, rates in back.items()},
         "lateness_ms": {"p50": p50, "p99": p99, "p99.9": p999, "max": max(late) * 1000},
     }
-    return Result(name="retrier", tables=[rates, lateness], targets=targets, data=data)
+    return Result(
+        name="retrier",
+        tables=[_hop_table(hops), returns.table(back), lateness],
+        targets=[
+            *hop_targets(hops),
+            *returns.targets(back),
+            below("Lateness, p99", p99, _LATE_MS, "ms"),
+        ],
+        data=data,
+    )
 
 
-def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Within each round, then the median."""
-    return median(a / b for a, b in zip(ours, theirs, strict=True))
+def _hop_table(hops: Hops) -> Table:
+    tiers = dict.fromkeys(_CLIENTS, "an empty tier") | {_FULL_TIER: "a full tier"}
+    return Table(
+        title="From retry-queue into a tier, 1 KB messages, quorum queues",
+        columns=("into", "client", "messages/s", "of shovel", "of shovel inside"),
+        rows=[
+            (
+                tier,
+                _RETRIER if name == _FULL_TIER else name,
+                number(median(hops[name])),
+                *(number(within_rounds(hops[name], hops[shovel.name]), 2) for shovel in SHOVELS),
+            )
+            for name, tier in tiers.items()
+        ],
+    )
 
 
-def _times(hops: dict[str, list[float]], name: str) -> str:
-    return f"{_ratio(hops[name], hops['shovel']):.2f}"
+def hop_targets(hops: Hops) -> list[Target]:
+    """Against the shovel the same, however that connects; and against itself with a full tier."""
+    return [
+        *(
+            at_least(
+                f"One hop against {in_full(shovel.name)}",
+                within_rounds(hops[_RETRIER], hops[shovel.name]),
+                1.0,
+            )
+            for shovel in SHOVELS
+        ),
+        at_least(
+            "One hop while 100,000 wait against an empty tier",
+            within_rounds(hops[_FULL_TIER], hops[_RETRIER]),
+            0.9,
+        ),
+    ]

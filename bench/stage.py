@@ -62,8 +62,8 @@ class Stage:
         """Publish messages to a queue; returns when the broker has confirmed them all."""
         await self.publish(dead_letters(queue, count, first=first))
 
-    async def publish(self, messages: Iterable[Publish]) -> None:
-        """Publish messages; returns when the broker has confirmed them all."""
+    async def publish(self, messages: Iterable[Publish], *, window: int = _WINDOW) -> None:
+        """Publish messages, at most `window` of them unconfirmed; returns when none is."""
         connection = await connect(parse_addresses(self.url), name="bench fill")
         try:
             publisher = await (await connection.channel()).publisher()
@@ -74,7 +74,7 @@ class Stage:
                 if sent % _CHUNK:
                     continue
                 await publisher.ready()
-                while sent - confirmed > _WINDOW:
+                while sent - confirmed > window - _CHUNK:
                     confirmed += _all_confirmed(await publisher.next_outcomes())
             while confirmed < sent:
                 confirmed += _all_confirmed(await publisher.next_outcomes())

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from bench.figures import Run, at_least, below, others_share, pace, ratio, rows
+from bench import retrier, returns, wire
+from bench.clients import CLIENTS, SHOVEL, SHOVEL_INSIDE, SHOVELS, shovel_definition
+from bench.figures import Run, at_least, below, others_share, pace, ratio, rows, within_rounds
 from bench.messages import BODY, dead_letters
+from bench.movers import Order
+from bench.options import Options
 from redrive.amqp import Properties
 
 
@@ -52,6 +56,12 @@ def test_a_ratio_without_a_common_round_is_not_known() -> None:
     assert ratio(runs, "classic", "redrive", "redrive") is None
 
 
+def test_rates_of_the_same_rounds_are_compared_round_by_round() -> None:
+    assert within_rounds([1000, 900, 300], [500, 100, 200]) == 2
+    with pytest.raises(ValueError, match="shorter"):
+        within_rounds([1000, 900], [500])
+
+
 def test_a_row_holds_the_medians_of_a_client_on_a_queue_type() -> None:
     runs = [
         a_run(n, "redrive", speed, client_cpu_us=speed / 10) for n, speed in enumerate((9, 1, 5))
@@ -94,3 +104,56 @@ def test_the_bench_message_looks_like_a_dead_letter() -> None:
     assert properties.get("message_id") == "bench-000000000007"
     assert properties.header_names == ["x-death", "tenant"]
     assert Properties.read(second.properties).get("message_id") == "bench-000000000008"
+
+
+def test_a_shovel_connects_on_both_sides_as_its_order_says() -> None:
+    definition = shovel_definition(Order("amqp://u:p@127.0.0.1:5673/%2F", "from", "to"))
+    assert definition["src-uri"] == definition["dest-uri"] == "amqp://u:p@127.0.0.1:5673/%2F"
+    assert (definition["src-queue"], definition["dest-queue"]) == ("from", "to")
+
+
+def test_only_the_shovel_inside_the_broker_connects_elsewhere_than_the_others() -> None:
+    assert {client.name: client.url for client in CLIENTS if client.url} == {
+        SHOVEL_INSIDE: "amqp://"
+    }
+    assert [shovel.name for shovel in SHOVELS] == [SHOVEL, SHOVEL_INSIDE]
+
+
+def test_what_is_wanted_against_the_shovel_is_wanted_against_both_shovels() -> None:
+    # Faster than the one over TCP, slower than the one inside: both must be told.
+    speeds = {"redrive": 130, SHOVEL: 100, SHOVEL_INSIDE: 200, "aio-pika": 10}
+    runs = [a_run(1, client, speed) for client, speed in speeds.items()]
+    found = wire.targets(runs, Options(queue_types=("quorum",)))
+    assert [(target.name, target.wanted, target.met) for target in found] == [
+        ("Redrive against shovel over TCP, quorum queues", "at least 1.2 times", True),
+        ("Redrive against shovel inside the broker, quorum queues", "at least 1.2 times", False),
+        ("Redrive against aio-pika, quorum queues", "at least 8.0 times", True),
+    ]
+
+
+def test_one_hop_is_held_against_both_shovels() -> None:
+    hops = {"retrier": [130.0], SHOVEL: [100.0], SHOVEL_INSIDE: [200.0]}
+    found = retrier.hop_targets(hops | {"retrier, full tier": [120.0]})
+    assert [(target.name, target.met) for target in found] == [
+        ("One hop against shovel over TCP", True),
+        ("One hop against shovel inside the broker", False),
+        ("One hop while 100,000 wait against an empty tier", True),
+    ]
+
+
+def test_the_way_back_to_one_of_many_queues_and_to_all_of_them_are_told_apart() -> None:
+    rates = {
+        returns.ONE: [100.0],
+        returns.MANY_TO_ONE: [90.0],
+        returns.MANY_SPREAD: [50.0],
+        returns.CONTROL_TO_ONE: [200.0],
+        returns.CONTROL_SPREAD: [80.0],
+    }
+    assert [target.met for target in returns.targets(rates)] == [True, False]
+    assert list(returns.table(rates).rows) == [
+        ("retrier", "1", "it", "100", "10,000.0", "1.00"),
+        ("retrier", "1,000", "one of them", "90", "11,111.1", "0.90"),
+        ("retrier", "1,000", "all of them", "50", "20,000.0", "0.50"),
+        ("publisher alone", "1,000", "one of them", "200", "5,000.0", "1.00"),
+        ("publisher alone", "1,000", "all of them", "80", "12,500.0", "0.40"),
+    ]
