@@ -150,7 +150,7 @@ def test_an_enrolled_queue_dead_letters_here_and_can_be_returned_to(
     assert foreign.take("retry-queue") == b"failed"
     with foreign.channel() as channel:
         channel.confirm_delivery()
-        back = pika.BasicProperties(headers={"BCC": ["redrive-queue:orders.eu+1 #"]})
+        back = pika.BasicProperties(headers={"BCC": ["redrive-queue:orders%2Eeu+1 %23"]})
         channel.basic_publish("redrive-return", "the.original.key", b"again", back, mandatory=True)
     assert foreign.take("orders.eu+1 #") == b"again"
 

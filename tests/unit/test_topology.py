@@ -47,7 +47,7 @@ def test_the_exchanges_are_those_of_the_seed() -> None:
     assert set(describe(TopologySettings()).exchanges) == {
         *(Exchange(name, "topic") for name in shared),
         *(Exchange(f"retry-exchange-{tier}", "topic") for tier in (1, 2, 3)),
-        Exchange("redrive-return", "direct"),
+        Exchange("redrive-return", "topic"),
     }
 
 
@@ -184,6 +184,14 @@ def test_what_a_tier_left_over_is_known_by_its_names() -> None:
 
 def test_the_return_key_names_the_queue() -> None:
     assert return_key("orders") == "redrive-queue:orders"
+
+
+def test_the_return_key_is_one_word_without_wildcards_and_differs_for_every_queue() -> None:
+    names = ["a.b", "a%2Eb", "a*b", "a#b", "#", "*", "%", "%25", "a.b.c"]
+    keys = [return_key(name) for name in names]
+    assert len(set(keys)) == len(names)
+    assert not any(set(key) & set(".*#") for key in keys)
+    assert return_key("a.b") == "redrive-queue:a%2Eb"
 
 
 def test_the_return_key_of_a_long_name_fits_and_is_its_own() -> None:

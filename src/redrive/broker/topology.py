@@ -30,7 +30,9 @@ from redrive.errors import SettingsError
 from redrive.settings.sections import QueueSettings, TopologySettings
 
 DELIVERY_LIMIT: Final = 1_000_000
-_LONGEST_IN_A_KEY: Final = 255 - len("redrive-queue:")
+_LONGEST_KEY: Final = 255
+# What a topic exchange would read as a border of words or a wildcard; and what stands for those.
+_NO_WORDS: Final = str.maketrans({"%": "%25", ".": "%2E", "*": "%2A", "#": "%23"})
 MAX_TIERS: Final = 100
 
 Argument = str | int
@@ -160,12 +162,14 @@ def with_tiers_beyond(topology: Topology, settings: TopologySettings) -> Topolog
 def return_key(queue: str) -> str:
     """Binds a queue to the return exchange, so that only that queue sees its messages again.
 
-    A key has 255 bytes at most, as a queue's name has: of a longer one a digest stands for it.
+    One word, whatever the queue is called. A key has 255 bytes at most, as a queue's name has: of a
+    longer one a digest stands for it.
     """
-    name = queue.encode("utf-8", "surrogateescape")
-    if len(name) > _LONGEST_IN_A_KEY:
+    key = f"redrive-queue:{queue.translate(_NO_WORDS)}"
+    if len(key.encode("utf-8", "surrogateescape")) > _LONGEST_KEY:
+        name = queue.encode("utf-8", "surrogateescape")
         return f"redrive-queue-digest:{blake2b(name, digest_size=32).hexdigest()}"
-    return f"redrive-queue:{queue}"
+    return key
 
 
 def retry_queue_of(queue: str) -> str:
@@ -201,7 +205,7 @@ class _Layout:
         self._exchange(names.route_delay, "topic")
         for tier, wait in enumerate(self._settings.tiers, start=1):
             self.tier(tier, wait)
-        self._exchange(names.return_exchange, "direct")
+        self._exchange(names.return_exchange, "topic")
 
     def tier(self, tier: int, wait: timedelta) -> None:
         names = self._names

@@ -1,4 +1,4 @@
-"""The return path: a direct exchange to which every origin queue is bound by its own name.
+"""The return path: a topic exchange to which every origin queue is bound by its own name.
 
 A queue is bound when it is enrolled, or here, when a message comes back unroutable: the queue is
 looked for on a spare channel and bound if it is there. Calls are made one at a time and remembered
