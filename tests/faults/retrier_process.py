@@ -12,7 +12,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -27,7 +27,7 @@ from redrive.broker.processes import GuardedProcess
 from redrive.domain.policy import Policy, PolicyBook
 from redrive.settings.sections import TopologySettings
 from redrive.work.lane import LaneOutcome
-from redrive.work.mover import Limits, MoverSession
+from redrive.work.mover import Instruction, Limits, MoverSession
 from redrive.work.retrier import Retrier
 from redrive.work.retry_plan import RetryPlan
 from redrive.work.return_plan import ReturnPlan
@@ -93,9 +93,9 @@ class Trap:
         lane, consumer = session._lane, session._consumer
         match self._step:
             case Step.DELIVERED:
-                session._start = self._before(session._start)
+                session._plan.decide = self._before(session._plan.decide)
             case Step.WRITTEN | Step.STORED:
-                lane.publish = self._after_publish(lane.publish, lane)
+                lane.publish_all = self._after_publish(lane.publish_all, lane)
             case Step.CONFIRMED:
                 lane.next_outcomes = self._after_outcomes(lane.next_outcomes)
             case Step.ACKED:
@@ -106,23 +106,25 @@ class Trap:
         self._left -= count
         return self._left <= 0
 
-    def _before(self, start: Callable[[Delivery], None]) -> Callable[[Delivery], None]:
-        def wrapped(delivery: Delivery) -> None:
+    def _before(self, decide: Callable[[Delivery, str], Instruction]) -> Any:
+        def wrapped(delivery: Delivery, user: str) -> Instruction:
             if self._reached():
                 die()
-            start(delivery)
+            return decide(delivery, user)
 
         return wrapped
 
-    def _after_publish(self, publish: Callable[[Publish], None], lane: Any) -> Any:
-        def wrapped(message: Publish) -> None:
-            publish(message)
-            if self._reached():
-                wire: Wire = lane._publisher._channel.wire
-                _write_out(wire)
-                if self._step is Step.STORED:
-                    _wait_readable(wire)  # its confirm, or that of one before it
-                die()
+    def _after_publish(self, publish_all: Any, lane: Any) -> Any:
+        def wrapped(messages: Sequence[Publish]) -> Any:
+            if self._left > len(messages):
+                self._left -= len(messages)
+                return publish_all(messages)
+            publish_all(messages[: self._left])
+            wire: Wire = lane._publisher._channel.wire
+            _write_out(wire)
+            if self._step is Step.STORED:
+                _wait_readable(wire)  # its confirm, or that of one before it
+            die()
 
         return wrapped
 

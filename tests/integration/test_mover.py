@@ -429,8 +429,8 @@ class WatchedConsumer(consumer_module.Consumer):
 
     most = 0
 
-    def deliver(self, delivery: Delivery) -> bool:
-        first = super().deliver(delivery)
+    def deliver(self, deliveries: list[Delivery]) -> bool:
+        first = super().deliver(deliveries)
         WatchedConsumer.most = max(WatchedConsumer.most, self.unsettled_bytes)
         return first
 

@@ -389,7 +389,7 @@ class Channel:
     def _on_content(self, content: _Content, touched: list[Consumer]) -> None:
         delivery = Delivery(*content.envelope, content.properties, b"".join(content.chunks))
         if content.consumer is not None:
-            if content.consumer.deliver(delivery):
+            if content.consumer.deliver([delivery]):
                 touched.append(content.consumer)
         elif content.returned is None:
             self._answer(delivery)

@@ -12,8 +12,9 @@ A publish that was never answered is in doubt, not "not sent".
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Final
 
 from redrive.amqp.properties import Properties
@@ -84,8 +85,11 @@ class Unconfirmed:
         return len(self._pending)
 
     def add(self, publish: Publish) -> None:
-        self._sent += 1
-        self._pending[self._sent] = publish
+        self.add_all((publish,))
+
+    def add_all(self, publishes: Sequence[Publish]) -> None:
+        self._pending.update(zip(count(self._sent + 1), publishes))
+        self._sent += len(publishes)
 
     def publishes(self) -> list[Publish]:
         return list(self._pending.values())
@@ -100,11 +104,11 @@ class Unconfirmed:
         else:
             tags = range(tag, tag + 1)
         pop = self._pending.pop
+        publishes = [each for tag in tags if (each := pop(tag, None)) is not None]
+        if confirmed and not self._last_returned:
+            return [(publish, CONFIRMED) for publish in publishes]
         settled: list[Settled] = []
-        for each in tags:
-            publish = pop(each, None)
-            if publish is None:
-                continue
+        for publish in publishes:
             if not confirmed:
                 settled.append((publish, REFUSED))
                 if publish.returned is not None:

@@ -46,20 +46,21 @@ class Consumer:
 
     # The wire's side
 
-    def deliver(self, delivery: Delivery) -> bool:
-        """Take a delivery; whether it is the first since the owner last looked."""
+    def deliver(self, deliveries: list[Delivery]) -> bool:
+        """Take deliveries; whether they are the first since the owner last looked."""
         if self._cancelled:
-            # It came after the owner asked to stop: it goes back to the queue unread, by one nack
+            # They came after the owner asked to stop: they go back to the queue unread, by one nack
             # for all of them. With dozens of single ones, a stop was seen to leave copies of what
             # had been moved and acked in a quorum queue.
-            self._unread = delivery.tag
+            self._unread = deliveries[-1].tag
             return False
-        self._held += delivery.size
+        self._held += sum([delivery.size for delivery in deliveries])
         if self._held > self._budget and not self._over:
             self._over = True
             self._channel.wire.over_budget(self, over=True)
-        self._arrived.append(delivery)
-        return len(self._arrived) == 1
+        first = not self._arrived
+        self._arrived += deliveries
+        return first
 
     def wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

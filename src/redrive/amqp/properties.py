@@ -131,6 +131,14 @@ class Properties:
             found.setdefault(name, fields.decode(field))
         return found
 
+    def chosen(self, names: Collection[bytes]) -> dict[bytes, bytes]:
+        """The raw fields of some headers by name; of repeated names the first."""
+        found: dict[bytes, bytes] = {}
+        for name, entry in self._headers():
+            if name in names and name not in found:
+                found[name] = entry[1 + len(name) :]
+        return found
+
     def entries(self) -> list[tuple[str, bytes]]:
         """Every header as (name, raw field), in order, repeated ones too."""
         return [(fields.text(name), entry[1 + len(name) :]) for name, entry in self._headers()]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -82,13 +82,14 @@ class Lane:
         with contextlib.suppress(BrokerError):
             await self._publisher.ready()
 
-    def publish(self, publish: Publish) -> None:
-        """Send a message, or keep it until the lane has recovered. `Unpublishable` is raised."""
+    def publish_all(self, publishes: Sequence[Publish]) -> list[tuple[Publish, Unpublishable]]:
+        """Send messages, or keep them until the lane has recovered. What no broker would take comes
+        back unsent."""
         assert self._publisher is not None
         if self._in_doubt or self._publisher.closed:
-            self._waiting.append(publish)
-        else:
-            self._publisher.publish(publish)
+            self._waiting += publishes
+            return []
+        return self._publisher.publish_all(publishes)
 
     async def next_outcomes(self) -> list[tuple[Publish, LaneOutcome]]:
         """Wait for outcomes and take all that are there; while it recovers, one at a time."""
@@ -121,13 +122,8 @@ class Lane:
     def _send_waiting(self) -> list[tuple[Publish, LaneOutcome]]:
         """Send what was kept during a recovery; what cannot be sent comes back at once."""
         waiting, self._waiting = self._waiting, []
-        refused: list[tuple[Publish, LaneOutcome]] = []
-        for publish in waiting:
-            try:
-                self.publish(publish)
-            except Unpublishable as error:
-                refused.append((publish, Poison(BrokerError(str(error)))))
-        return refused
+        refused = self.publish_all(waiting)
+        return [(publish, Poison(BrokerError(str(error)))) for publish, error in refused]
 
     async def _send_alone(self, publish: Publish) -> LaneOutcome:
         assert self._publisher is not None

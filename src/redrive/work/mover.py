@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Protocol
@@ -206,35 +207,54 @@ class MoverSession:
     # Deliveries come in
 
     async def _take_in(self) -> None:
-        lane, start = self._lane, self._start
         while batch := await self._consumer.next_batch():
-            published = _BREATH
-            for delivery in batch:
-                if published >= _BREATH:
-                    await lane.ready()
-                    self._consumer.check()  # the wait may have been long, and what we hold void
-                    published = 0
-                published += len(delivery.body)
-                start(delivery)
+            started = 0
+            while started < len(batch):
+                await self._lane.ready()
+                self._consumer.check()  # the wait may have been long, and what we hold void
+                started = self._start(batch, started)
 
-    def _start(self, delivery: Delivery) -> None:
-        self._in_flight += 1
-        if delivery.redelivered:
-            self._counts.redelivered += 1
-        try:
-            instruction: Instruction = self._plan.decide(delivery, self._lane.user)
-        except Exception as error:  # one message must not stop the line  # noqa: BLE001
-            instruction = self._poisoned(delivery, error)
-        self._follow(delivery, instruction)
+    def _start(self, batch: list[Delivery], position: int) -> int:
+        """Send deliveries on their way, from a position on, for one breath; where it stopped."""
+        decide, user = self._plan.decide, self._lane.user
+        publishes: list[Publish] = []
+        others: list[tuple[Delivery, Park | Stay]] = []
+        first, taken = position, 0
+        while position < len(batch) and taken < _BREATH:
+            delivery = batch[position]
+            position += 1
+            taken += len(delivery.body)
+            if delivery.redelivered:
+                self._counts.redelivered += 1
+            try:
+                instruction = decide(delivery, user)
+            except Exception as error:  # one message must not stop the line  # noqa: BLE001
+                instruction = self._poisoned(delivery, error)
+            if isinstance(instruction, Publish):
+                instruction.context = delivery
+                publishes.append(instruction)
+            else:
+                others.append((delivery, instruction))
+        self._in_flight += position - first
+        self._publish(publishes)
+        for delivery, instruction in others:
+            self._leave(delivery, instruction)
+        return position
 
     def _follow(self, delivery: Delivery, instruction: Instruction) -> None:
         if isinstance(instruction, Publish):
             instruction.context = delivery
-            try:
-                self._lane.publish(instruction)
-                return
-            except Unpublishable as error:
-                instruction = self._plan.poisoned(delivery, str(error))
+            self._publish((instruction,))
+        else:
+            self._leave(delivery, instruction)
+
+    def _publish(self, publishes: Sequence[Publish]) -> None:
+        for publish, error in self._lane.publish_all(publishes):
+            delivery = publish.context
+            assert isinstance(delivery, Delivery)
+            self._leave(delivery, self._plan.poisoned(delivery, str(error)))
+
+    def _leave(self, delivery: Delivery, instruction: Park | Stay) -> None:
         if isinstance(instruction, Park):
             self._park(delivery, instruction)
         else:

@@ -23,11 +23,13 @@ from redrive.amqp.fields import octets
 from redrive.amqp.properties import Properties
 from redrive.domain import headers
 from redrive.errors import MalformedData, Unpublishable
-from redrive.work.origin import array_items
+from redrive.work.origin import array_items, count_items
 
 _OURS: Final = frozenset(map(octets, headers.WRITTEN))
 _TAKEN: Final = _OURS.union(map(octets, headers.BROKERS_OWN), (b"CC", b"BCC"))
 _X_DEATH: Final = octets(headers.X_DEATH)
+_DROPPED: Final = frozenset(map(octets, headers.BROKERS_OWN)) - {_X_DEATH}
+_OPENER: Final = surgery.Opener(_TAKEN, _DROPPED)
 _DEATHS: Final = octets(headers.DEATHS)
 _REASON: Final = octets(headers.ERROR_REASON)
 _STACK: Final = octets(headers.ERROR_STACK)
@@ -37,7 +39,7 @@ _EXPIRATION: Final = octets(headers.EXPIRATION)
 _TRUE: Final = fields.boolean(True)
 _SET_ASIDE: Final = {b"CC": octets(headers.CC), b"BCC": octets(headers.BCC)}
 _RARE: Final = surgery.USER_ID | surgery.EXPIRATION
-_u32: Final = struct.Struct(">I").unpack_from
+_U32: Final = struct.Struct(">I")
 _MAX_ADDED: Final = 16 * 1024
 
 
@@ -57,56 +59,40 @@ class Draft:
     `user` is whom the broker knows us as. Raises `Unpublishable` if no broker would take them.
     """
 
-    __slots__ = ("_opened", "_redelivered", "ours", "x_death")
+    __slots__ = ("_redelivered", "opened", "ours", "x_death")
 
     def __init__(self, delivery: Delivery, user: str) -> None:
         raw = delivery.properties
-        self.ours: dict[bytes, bytes] = {}
-        """Redrive's own headers, by name, as raw fields."""
+        ours: dict[bytes, bytes] = {}
         try:
-            if surgery.flags_of(raw) & _RARE:
-                raw = _set_properties_aside(raw, user, self.ours)
-            self._opened = surgery.open_up(raw, _TAKEN)
+            opened = _OPENER.open_up(raw)
+            if opened[0] & _RARE:
+                opened = _OPENER.open_up(_set_properties_aside(raw, user, ours))
         except MalformedData as error:
             raise Unpublishable(f"the properties cannot be read: {error}") from error
-        taken = self._opened[3]
+        self.opened = opened
+        taken = opened[3]
         self.x_death = taken.pop(_X_DEATH, None)
         self._redelivered = delivery.redelivered
-        for name, field in taken.items():
-            if name in _OURS:
-                self.ours.setdefault(name, field)
-            elif name in _SET_ASIDE:
-                self.ours[_SET_ASIDE[name]] = field
+        if ours or b"CC" in taken or b"BCC" in taken:
+            _add_taken(taken, ours)
+        else:
+            ours = taken
+        self.ours = ours
+        """Redrive's own headers, by name, as raw fields."""
 
-    @property
-    def publishers_own(self) -> list[bytes]:
-        """What the publisher sent, in a form that is the same at every delivery of the message;
-        last, its deaths."""
-        _, before, kept, _, after = self._opened
-        # The headers as one part: where a broker adds its counters decides how they are sliced.
-        return [before, b"".join(kept), after, self.x_death or b""]
-
-    @property
-    def has_message_id(self) -> bool:
-        return bool(self._opened[0] & surgery.MESSAGE_ID)
-
-    def seal(
-        self,
-        *,
-        keep_deaths: bool = True,
-        only_on_the_way: Mapping[bytes, bytes] | None = None,
-    ) -> bytes:
+    def seal(self, *, keep_deaths: bool = True, only_on_the_way: bytes = b"") -> bytes:
         """The properties to send. `keep_deaths` moves what is in `x-death` to `redrive-deaths`;
-        `only_on_the_way` are headers that the broker itself removes again."""
+        `only_on_the_way` is a header, name and field, that the broker itself removes again."""
         ours = self.ours
         if keep_deaths and self.x_death is not None:
             ours[_DEATHS] = _deaths(ours.get(_DEATHS), self.x_death)
         if self._redelivered:
             ours[_REDELIVERED] = _TRUE
-        raw = self._closed(only_on_the_way)
+        raw = surgery.close_up(self.opened, ours, only_on_the_way)
         if len(raw) > _MAX_ADDED and sum(map(len, ours.values())) > _MAX_ADDED:
             _shorten(ours)
-            raw = self._closed(only_on_the_way)
+            raw = surgery.close_up(self.opened, ours, only_on_the_way)
         if fields.may_hold_non_finite(raw) and _holds_non_finite(raw):
             raise Unpublishable(
                 "a header is NaN or infinite, on which the broker closes the connection",
@@ -114,9 +100,14 @@ class Draft:
             )
         return raw
 
-    def _closed(self, only_on_the_way: Mapping[bytes, bytes] | None) -> bytes:
-        put = {**self.ours, **only_on_the_way} if only_on_the_way else self.ours
-        return surgery.close_up(self._opened, put)
+
+def _add_taken(taken: Mapping[bytes, bytes], ours: dict[bytes, bytes]) -> None:
+    """Sort what was taken out: what is set aside now counts for more than what was before."""
+    for name, field in taken.items():
+        if name in _SET_ASIDE:
+            ours[_SET_ASIDE[name]] = field
+        else:
+            ours.setdefault(name, field)
 
 
 def _holds_non_finite(raw: bytes) -> bool:
@@ -149,8 +140,13 @@ def _deaths(known: bytes | None, x_death: bytes) -> bytes:
 
     A field that is not the array it should be adds nothing: headers can be forged.
     """
-    if known is None and x_death[5:6] == b"F" and 10 + _u32(x_death, 6)[0] == len(x_death):
-        return x_death  # the common case: one death, the same array
+    if known is None:
+        if x_death[5:6] == b"F" and 10 + int.from_bytes(x_death[6:10]) == len(x_death):
+            return x_death  # the common case: one death, the same array
+    elif count_items(x_death) == 1 and 0 < count_items(known) < headers.MAX_DEATHS:
+        # One more behind those that came before: as the bytes they are.
+        size = len(known) + len(x_death) - 10
+        return b"".join((b"A", _U32.pack(size), known[5:], x_death[5:]))
     deaths = [*array_items(known), *reversed(array_items(x_death))]
     return fields.array(deaths[-headers.MAX_DEATHS :])
 

@@ -8,12 +8,13 @@ unchanged.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from redrive.amqp import Delivery, Properties, Publish, Refused, Returned, fields
 from redrive.amqp.fields import octets
 from redrive.broker.topology import return_key
 from redrive.domain import headers
+from redrive.domain.policy import PolicyBook
 from redrive.domain.retry import Dead
 from redrive.work.dead_letters import DeadLetters, Route
 from redrive.work.mover import Instruction, Park, Stay
@@ -25,6 +26,21 @@ from redrive.work.return_path import Down, ReturnPath, Unreachable
 _QUEUE: Final = octets(headers.QUEUE)
 _EXCHANGE: Final = octets(headers.EXCHANGE)
 _ROUTING_KEY: Final = octets(headers.ROUTING_KEY)
+_REMEMBERED: Final = 4096
+"""How many ways back are kept in mind. Beyond it all are forgotten: what repeats comes back."""
+_LONGEST: Final = 1024
+"""Bytes of names beyond which a way is found each time: what is kept is bounded."""
+
+_Names = tuple[bytes | None, bytes | None, bytes | None]
+"""The raw headers that name the origin: queue, exchange, routing key."""
+
+
+class _Way(NamedTuple):
+    """The way back to an origin."""
+
+    route: Route
+    bcc: bytes
+    """The header that names the one queue, if the way is by the return exchange."""
 
 
 class ReturnPlan:
@@ -46,20 +62,40 @@ class ReturnPlan:
         self._path = path
         self._tier_again = tier_again
         self._dead_letters = DeadLetters(names.dead, parks=parks)
+        self._book: PolicyBook | None = None  # the one that all ways kept in mind are by
+        self._ways: dict[_Names, _Way] = {}
 
     def decide(self, delivery: Delivery, user: str) -> Instruction:
         draft = Draft(delivery, user)
-        queue, key = text_of(draft.ours.get(_QUEUE)), text_of(draft.ours.get(_ROUTING_KEY))
-        exchange = text_of(draft.ours.get(_EXCHANGE))
-        if queue is None or key is None or len(octets(key)) > 255:
+        ours = draft.ours
+        book = self._policies()
+        if book is not self._book:
+            self._book, self._ways = book, {}
+        names = (ours.get(_QUEUE), ours.get(_EXCHANGE), ours.get(_ROUTING_KEY))
+        way = self._ways.get(names) or self._find(names, book)
+        if way is None:
             dead = Dead("UNKNOWN", "no origin known: its redrive-* headers are broken")
             return self._dead_letters.from_draft(delivery, draft, dead)
-        policy = self._policies().find(key)
-        if policy is not None and policy.return_to == "exchange" and exchange is not None:
-            return Publish(exchange, key, draft.seal(keep_deaths=False), delivery.body)
-        bcc = {b"BCC": fields.array((fields.longstr(return_key(queue)),))}
+        (exchange, key), bcc = way
         properties = draft.seal(keep_deaths=False, only_on_the_way=bcc)
-        return Publish(self._names.return_exchange, key, properties, delivery.body)
+        return Publish(exchange, key, properties, delivery.body)
+
+    def _find(self, names: _Names, book: PolicyBook) -> _Way | None:
+        """The way back by the raw headers that name it; None if they are broken."""
+        queue, exchange, key = map(text_of, names)
+        if queue is None or key is None or len(octets(key)) > 255:
+            return None
+        policy = book.find(key)
+        if policy is not None and policy.return_to == "exchange" and exchange is not None:
+            way = _Way(Route(exchange, key), b"")
+        else:
+            bcc = fields.array((fields.longstr(return_key(queue)),))
+            way = _Way(Route(self._names.return_exchange, key), fields.entry(b"BCC", bcc))
+        if sum(len(name) for name in names if name is not None) <= _LONGEST:
+            if len(self._ways) >= _REMEMBERED:
+                self._ways.clear()
+            self._ways[names] = way
+        return way
 
     async def reconsider(
         self, delivery: Delivery, sent: Publish, outcome: Returned | Refused

@@ -13,9 +13,11 @@ from redrive.amqp.properties import Properties
 from redrive.errors import MalformedData
 from tests.strategies import (
     DELIVERY_MODE,
+    HEADERS,
     NAMES_OF_HEADERS,
     Section,
     hostile_sections,
+    inside_of,
     not_finite,
     scalars,
     sections,
@@ -136,4 +138,75 @@ def test_the_cheap_look_never_misses_a_header_that_is_not_finite(
 @pytest.mark.parametrize("raw", [b"", b"\x00"])
 def test_flags_that_are_cut_off_are_malformed(raw: bytes) -> None:
     with pytest.raises(MalformedData):
-        surgery.flags_of(raw)
+        surgery.open_up(raw, frozenset())
+
+
+# -- the same by shapes --------------------------------------------------------------------------
+
+
+def with_other_values(section: Section, fill: int) -> bytes:
+    """A section of the same shape: all of one size, with other strings and numbers."""
+    entries = [
+        (name, field if field[:1] in b"AFfd" else _filled(field, fill))
+        for name, field in section.entries
+    ]
+    inside = inside_of(entries)
+    headers = {HEADERS: len(inside).to_bytes(4) + inside} if HEADERS in section.parts else {}
+    return Section(section.parts | headers, entries).raw
+
+
+def _filled(field: bytes, fill: int) -> bytes:
+    value = 5 if field[:1] in b"Sx" else 1
+    return field[:value] + bytes((fill,)) * (len(field) - value)
+
+
+@given(st.lists(sections(), min_size=1, max_size=4), TAKE, TAKE, st.integers(0, 255))
+def test_what_is_opened_by_its_shape_is_opened_as_any_other(
+    some: list[Section], take: frozenset[bytes], drop: frozenset[bytes], fill: int
+) -> None:
+    opener = surgery.Opener(take, drop, learn_each=1)
+    for section in some:
+        for raw in (section.raw, section.raw, with_other_values(section, fill)):
+            assert opener.open_up(raw) == surgery.open_up(raw, take, drop)
+
+
+@given(st.data(), TAKE)
+def test_what_only_looks_like_a_known_shape_is_opened_as_any_other(
+    data: st.DataObject, take: frozenset[bytes]
+) -> None:
+    section = data.draw(sections())
+    opener = surgery.Opener(take, learn_each=1)
+    opener.open_up(section.raw)
+    forged = bytearray(section.raw)
+    forged[data.draw(st.integers(0, len(forged) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        expected = surgery.open_up(bytes(forged), take)
+    except MalformedData:
+        with pytest.raises(MalformedData):
+            opener.open_up(bytes(forged))
+        return
+    assert opener.open_up(bytes(forged)) == expected
+
+
+@given(st.lists(hostile_sections(), max_size=4), TAKE)
+def test_any_bytes_are_opened_by_shapes_as_without_or_malformed(
+    some: list[bytes], take: frozenset[bytes]
+) -> None:
+    opener = surgery.Opener(take, learn_each=1)
+    for raw in (*some, *some):
+        try:
+            expected = surgery.open_up(raw, take)
+        except MalformedData:
+            with pytest.raises(MalformedData):
+                opener.open_up(raw)
+            continue
+        assert opener.open_up(raw) == expected
+
+
+def test_shapes_are_learned_and_forgotten_within_bounds() -> None:
+    opener = surgery.Opener(frozenset({b"n"}), learn_each=1)
+    for size in range(5000):
+        text = fields.longstr("x" * size)
+        opener.open_up(Properties.empty().with_headers({"n": text}).raw)
+    assert 0 < len(opener._shapes) <= 512
+    assert all(size <= 4096 for size in opener._shapes)

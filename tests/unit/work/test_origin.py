@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.amqp import fields
 from redrive.domain import deaths
-from redrive.work.origin import origin_of, text_of
+from redrive.work.origin import Origin, Origins, origin_of, text_of
 
 OWN = {"queue.delay.1", "retry-queue"}
 
@@ -19,6 +21,7 @@ odd = st.one_of(
     st.just(fields.array([])),
 )
 queues = st.sampled_from(["orders", "queue.delay.1", "retry-queue", ""]).map(fields.longstr)
+times = st.integers(0, 3).map(lambda seconds: b"T" + seconds.to_bytes(8))
 death = st.fixed_dictionaries(
     {},
     optional={
@@ -26,6 +29,8 @@ death = st.fixed_dictionaries(
         "reason": st.one_of(text, odd),
         "count": st.one_of(st.integers(-3, 2**62).map(fields.int64), text),
         "exchange": st.one_of(text, odd),
+        "time": st.one_of(times, odd),
+        "a\x04timeT": text,
         "routing-keys": st.one_of(
             st.lists(st.one_of(text, odd), max_size=3).map(fields.array), text, odd
         ),
@@ -58,3 +63,45 @@ def test_bytes_of_any_kind_tell_an_origin_or_none(junk: bytes) -> None:
 
 def test_without_a_header_there_is_no_origin() -> None:
     assert origin_of(None, OWN) is None
+
+
+def told(origin: Origin | None, header: bytes) -> object:
+    return origin and (dataclasses.astuple(origin), origin.at(header))
+
+
+@given(st.lists(x_death, max_size=6))
+def test_what_is_remembered_is_what_would_be_read(headers: list[bytes]) -> None:
+    origins = Origins(OWN)
+    for header in (*headers, *headers):
+        assert told(origins.of(header), header) == told(origin_of(header, OWN), header)
+
+
+def dead_at(seconds: int, queue: str = "orders") -> bytes:
+    time = b"T" + seconds.to_bytes(8)
+    return fields.array([fields.table({"queue": fields.longstr(queue), "time": time})])
+
+
+def test_deaths_that_differ_only_in_time_are_read_once_and_keep_their_times() -> None:
+    origins = Origins(OWN)
+    first, second = origins.of(dead_at(1)), origins.of(dead_at(2))
+    assert first is second
+    assert first is not None
+    assert [first.at(dead_at(1)), first.at(dead_at(2))] == [
+        b"T" + seconds.to_bytes(8) for seconds in (1, 2)
+    ]
+
+
+def test_a_queue_whose_name_looks_like_a_time_is_not_taken_for_another() -> None:
+    origins = Origins(OWN)
+    names = [f"\x04timeT{name}" for name in ("aaaaaaaa", "bbbbbbbb")]
+    found = [origins.of(dead_at(1, name)) for name in (*names, *names)]
+    assert [origin and origin.queue for origin in found] == [*names, *names]
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    origins = Origins(OWN)
+    for number in range(5000):
+        assert origins.of(dead_at(1, f"queue-{number}")) is not None
+    assert origins.of(dead_at(1, "q" * 5000)) is not None
+    assert len(origins._known) <= 4096
+    assert all(len(before) + len(after) < 1024 for before, after in origins._known)

@@ -151,6 +151,12 @@ def test_forged_deaths_full_of_nonsense_do_not_raise(x_death: bytes, known: byte
     republished_or_poison(raw)
 
 
+@pytest.mark.parametrize("inside", [b"F", b"F\x00", b"F\x00\x00\x00\x05"])
+def test_a_death_that_ends_within_its_own_length_adds_nothing(inside: bytes) -> None:
+    found = again(with_headers((b"x-death", sized(b"A", inside))))
+    assert found.header_field("redrive-deaths") == array()
+
+
 def republished_or_poison(raw: bytes) -> None:
     try:
         republished(delivered(raw), user="me")

@@ -154,3 +154,45 @@ def test_every_queue_of_redrive_is_known_as_its_own() -> None:
     assert {"retry-queue", "dlq-queue", "queue.delay.1", "retry-queue-3"} <= set(own)
     assert {"q.retry", "q.delay"} <= set(own)
     assert "q" not in own
+
+
+def test_a_decision_is_by_the_policies_of_the_moment() -> None:
+    strict, lenient = PolicyBook(), BOOK
+    books = iter((lenient, lenient, strict, strict, lenient))
+    changing = RetryPlan(retry_names(TopologySettings(), ()), lambda: next(books))
+    went = []
+    for _ in range(5):
+        sent = changing.decide(delivery(), "guest")
+        assert isinstance(sent, Publish)
+        went.append(sent.exchange)
+    assert went == ["route-delay"] * 2 + ["dlq-exchange"] * 2 + ["route-delay"]
+
+
+def test_a_decision_for_one_message_is_none_for_another() -> None:
+    deciding = plan()
+    messages = [
+        delivery(),
+        delivery({headers.ATTEMPT: fields.int32(1)}),
+        delivery({headers.ATTEMPT: fields.int32(2)}),
+        delivery({headers.LETTER: fields.longstr("l")}),
+        delivery(queue="other"),
+        delivery({"x-death": fields.array([])}),
+    ]
+    for message in (*messages, *messages):
+        remembered, anew = deciding.decide(message, "guest"), plan().decide(message, "guest")
+        assert isinstance(remembered, Publish)
+        assert isinstance(anew, Publish)
+        assert (remembered.exchange, remembered.routing_key, remembered.properties) == (
+            anew.exchange,
+            anew.routing_key,
+            anew.properties,
+        )
+
+
+def test_decisions_that_are_remembered_are_bounded() -> None:
+    deciding = plan()
+    for number in range(5000):
+        deciding.decide(delivery(queue=f"queue-{number}"), "guest")
+    deciding.decide(delivery(queue="q" * 5000), "guest")
+    assert len(deciding._decided) <= 4096
+    assert all(len(failed.queue) < 1024 for failed in deciding._decided)

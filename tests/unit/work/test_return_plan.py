@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from redrive.amqp import Connection, Delivery, Properties, Publish, Refused, Returned, fields
+from redrive.broker.topology import return_key
 from redrive.domain import headers
-from redrive.domain.policy import PolicyBook
+from redrive.domain.policy import Policy, PolicyBook
 from redrive.settings.sections import TopologySettings
 from redrive.work.dead_letters import Route
 from redrive.work.mover import Park, Stay
@@ -101,3 +102,39 @@ def test_poison_parks_only_where_rejected_messages_are_known_to_be_kept() -> Non
     path = StubPath(down)
     assert plan(path, parks=True).poisoned(delivery(), "why") == Park("why")
     assert isinstance(plan(path).poisoned(delivery(), "why"), Stay)
+
+
+def test_the_way_back_is_by_the_policies_of_the_moment() -> None:
+    by_exchange = PolicyBook(file=[Policy(name="k", return_to="exchange")])
+    by_queue = PolicyBook()
+    books = iter((by_queue, by_queue, by_exchange, by_exchange, by_queue))
+    names = retry_names(TopologySettings(), ())
+    changing = ReturnPlan(names, lambda: next(books), StubPath(down), tier_again=LAST_TIER)
+    went = []
+    for _ in range(5):
+        sent = changing.decide(delivery(), "guest")
+        assert isinstance(sent, Publish)
+        went.append((sent.exchange, Properties.read(sent.properties).header("BCC") is None))
+    queue, exchange = ("redrive-return", False), ("work", True)
+    assert went == [queue, queue, exchange, exchange, queue]
+
+
+def test_the_way_back_of_one_message_is_none_for_another() -> None:
+    going = plan(StubPath(down))
+    for queue in (b"orders", b"other", b"orders", b"caf\xe9", b"other"):
+        sent = going.decide(delivery(queue), "guest")
+        assert isinstance(sent, Publish)
+        key = return_key(fields.text(queue))
+        bcc = Properties.read(sent.properties).header_field("BCC")
+        assert bcc == fields.array([fields.longstr(key)])
+
+
+def test_ways_back_that_are_remembered_are_bounded() -> None:
+    book = PolicyBook()
+    names = retry_names(TopologySettings(), ())
+    going = ReturnPlan(names, lambda: book, StubPath(down), tier_again=LAST_TIER)
+    for number in range(5000):
+        going.decide(delivery(b"queue-%d" % number), "guest")
+    going.decide(delivery(b"q" * 5000), "guest")
+    assert len(going._ways) <= 4096
+    assert all(sum(map(len, filter(None, names))) < 1024 for names in going._ways)
