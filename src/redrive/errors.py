@@ -5,9 +5,13 @@
     ├── MalformedData           bytes that are not what AMQP says they should be
     ├── Unpublishable           a message that no broker would take; it was not sent
     ├── PolicyRefused           a policy that the table cannot hold, or that could not be meant
+    ├── CursorRefused           a place in a list that is none
+    ├── OrderRefused            a sweep or a move that could not be meant; nothing was touched
+    ├── TransitionRefused       a change of a letter's state that its life does not have
     ├── StoreError              anything between us and the store, or the policy table
     │   ├── StoreUnreachable    it does not answer, or let us in, or the connection is gone
     │   ├── StoreReadOnly       it lets us read and not write
+    │   ├── StoreRefused        it works, but does not take this one value
     │   ├── SchemaMissing       the table that we read is not there
     │   ├── SchemaOlder         it was made by an older Redrive, and nobody asked to upgrade it
     │   └── SchemaNewer         it was made by a newer Redrive
@@ -60,6 +64,20 @@ class PolicyRefused(RedriveError):
     """A policy that `dlq_event_config` cannot hold, or that could not be meant."""
 
 
+class CursorRefused(RedriveError):
+    """Where to go on in a list, but no page has ended there."""
+
+    remedy = "give the 'next' of the page before, as it is"
+
+
+class OrderRefused(RedriveError):
+    """A sweep or a move that could not be meant, such as one onto itself. Nothing was touched."""
+
+
+class TransitionRefused(RedriveError):
+    """A letter cannot go from the state it is in to the one that was asked for."""
+
+
 class StoreError(RedriveError):
     """Anything that went wrong between Redrive and its store or the policy table."""
 
@@ -74,6 +92,10 @@ class StoreReadOnly(StoreError):
     """The database lets us read and not write."""
 
     remedy = "grant this user the right to write, or make the change by other means"
+
+
+class StoreRefused(StoreError):
+    """The database is well, and does not take what it was given: too large, or not allowed."""
 
 
 class SchemaMissing(StoreError):

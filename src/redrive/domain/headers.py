@@ -21,6 +21,8 @@ USER_ID: Final = "redrive-user-id"
 EXPIRATION: Final = "redrive-expiration"
 CC: Final = "redrive-cc"
 BCC: Final = "redrive-bcc"
+TAGS: Final = "redrive-tags"
+"""Set by producers, not by Redrive: comma separated."""
 
 WRITTEN: Final = (
     ID,

@@ -14,14 +14,23 @@ import psycopg
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from redrive.domain.masking import mask_text
-from redrive.errors import SchemaMissing, StoreError, StoreReadOnly, StoreUnreachable
+from redrive.errors import (
+    SchemaMissing,
+    StoreError,
+    StoreReadOnly,
+    StoreRefused,
+    StoreUnreachable,
+)
 
 # Classes of SQLSTATE: connection lost, not let in, no such database, no room, being shut down.
 _UNREACHABLE = ("08", "28", "3D", "53", "57P")
 _NO_RIGHT = {"42501", "25006"}
+# Not this value: too long, not allowed, more than an index takes, more than a row can have.
+_REFUSED = ("22", "23", "54")
 _NOT_THERE = {"42P01", "42703", "3F000"}
 _SQLITE_UNREACHABLE = ("SQLITE_CANTOPEN", "SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_IOERR")
 _SQLITE_NO_RIGHT = ("SQLITE_READONLY", "SQLITE_PERM")
+_SQLITE_REFUSED = ("SQLITE_CONSTRAINT", "SQLITE_TOOBIG", "SQLITE_MISMATCH")
 _SQLITE_REMEDIES = {
     "SQLITE_BUSY": "another process holds the database: try again, or use PostgreSQL for several",
     "SQLITE_FULL": "make room on the disk; nothing was changed",
@@ -50,13 +59,14 @@ def _translate(database: str, error: BaseException, writing: bool) -> StoreError
         not state and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
     ):
         return StoreUnreachable(message)
-    if state in _NO_RIGHT:
-        if writing:
-            return StoreReadOnly(message)
-        return StoreError(message, remedy="grant this user the right to read it")
+    if state in _NO_RIGHT and writing:
+        return StoreReadOnly(message)
+    if state.startswith(_REFUSED) or isinstance(error, psycopg.DataError):
+        return StoreRefused(message)
     if state in _NOT_THERE:
         return SchemaMissing(message)
-    return StoreError(message)
+    remedy = "grant this user the right to read it" if state in _NO_RIGHT else ""
+    return StoreError(message, remedy=remedy)
 
 
 def _of_sqlite(message: str, error: sqlite3.Error) -> StoreError:
@@ -65,6 +75,8 @@ def _of_sqlite(message: str, error: sqlite3.Error) -> StoreError:
         return StoreUnreachable(message)
     if name.startswith(_SQLITE_NO_RIGHT):
         return StoreReadOnly(message)
+    if name.startswith(_SQLITE_REFUSED) or isinstance(error, sqlite3.DataError):
+        return StoreRefused(message)
     if name == "SQLITE_ERROR" and "no such" in message:
         return SchemaMissing(message)
     for prefix, remedy in _SQLITE_REMEDIES.items():

@@ -3,23 +3,62 @@
 `dlq_event_config` is exactly what teams have had before Redrive: no default for its id, no unique
 name, no further column. It may be a team's own: Redrive makes it only where it is missing and never
 alters or drops it. What Redrive adds to a policy is in `redrive_policy`.
+
+A letter is in two tables: `redrive_letter` has what is understood of it and changes with its life,
+`redrive_envelope` the message itself, which never changes and may be large. There are no foreign
+keys between them: every letter is written and removed in one transaction by one function each, and
+a check per row would cost a tenth of the collector's speed.
+
+`redrive_ledger` has append-only deltas, written in the transaction of the change that they book:
+counters as shared rows would make writers wait for each other. The janitor sums them up.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
-from sqlalchemy import Boolean, CheckConstraint, Column, Integer, MetaData, String, Table
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Float,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+)
 
+from redrive.domain.letter import Resolution, Result
+from redrive.domain.lifecycle import State
 from redrive.domain.policy import LONGEST_NAME
+from redrive.store.types import LetterId, Moment
 
-REVISION: Final = "0001"
+REVISION: Final = "0002"
 """The newest migration. Revisions are numbers that grow."""
 VERSION_TABLE: Final = "redrive_version"
 
 metadata = MetaData(
-    naming_convention={"pk": "%(table_name)s_pkey", "ck": "%(table_name)s_%(constraint_name)s"}
+    naming_convention={
+        "pk": "%(table_name)s_pkey",
+        "ck": "%(table_name)s_%(constraint_name)s",
+        "ix": "%(table_name)s_%(column_0_name)s",
+    }
 )
+
+
+def one_of(column: str, values: Iterable[str]) -> str:
+    """The text of a constraint: only these values."""
+    return f"{column} IN ({', '.join(repr(str(value)) for value in values)})"
+
+
+# Counts up by itself on both engines; SQLite does so only for a column that is plain INTEGER.
+_COUNTING = BigInteger().with_variant(Integer, "sqlite")
 
 dlq_event_config = Table(
     "dlq_event_config",
@@ -36,4 +75,138 @@ redrive_policy = Table(
     Column("return_to", String(8), nullable=False),
     Column("retry_expired", Boolean, nullable=False),
     CheckConstraint("return_to IN ('queue', 'exchange')", name="return_to"),
+)
+
+redrive_letter = Table(
+    "redrive_letter",
+    metadata,
+    Column("id", LetterId, primary_key=True),
+    Column("message_id", Text, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("vhost", Text, nullable=False),
+    Column("queue", Text),
+    Column("exchange", Text, nullable=False),
+    Column("routing_key", Text, nullable=False),
+    Column("collected_from", Text, nullable=False),
+    Column("error_type", Text, nullable=False),
+    Column("error_reason", Text, nullable=False),
+    Column("error_stack", Text),
+    Column("fingerprint", String(16), nullable=False),
+    Column("deaths", Text, nullable=False),
+    Column("retry_count", Integer, nullable=False),
+    Column("first_failed_at", Moment, nullable=False),
+    Column("last_failed_at", Moment, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("priority", SmallInteger, nullable=False),
+    Column("tags", Text, nullable=False),
+    Column("content_type", Text),
+    Column("content_encoding", Text),
+    Column("size", BigInteger, nullable=False),
+    Column("cpu_usage", Float),
+    Column("memory_usage", Float),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+    Column("dlq_retry_count", Integer, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("locked_by", Text),
+    Column("locked_at", Moment),
+    Column("next_retry_at", Moment),
+    Column("verdict_due_at", Moment),
+    Column("resolution", String(8)),
+    Column("possible_duplicate", Boolean, nullable=False),
+    Column("duplicate_of", LetterId),
+    Column("parent_id", LetterId),
+    Column("previous_id", LetterId),
+    Column("digest", LargeBinary(16), nullable=False),
+    CheckConstraint(one_of("status", State), name="status"),
+    CheckConstraint(one_of("resolution", Resolution), name="resolution"),
+    CheckConstraint("priority BETWEEN 0 AND 255", name="priority"),
+    CheckConstraint("generation >= 0 AND dlq_retry_count >= 0", name="counts"),
+    CheckConstraint("(locked_by IS NULL) = (locked_at IS NULL)", name="lock"),
+    CheckConstraint("duplicate_of IS NULL OR possible_duplicate", name="duplicate"),
+    # Each ends with the id, so that a page of a filtered list is a stretch of the index.
+    Index(None, "status", "id"),
+    Index(None, "queue", "id"),
+    Index(None, "routing_key", "id"),
+    Index(None, "error_type", "id"),
+    Index(None, "fingerprint", "id"),
+    Index(None, "digest"),
+)
+
+redrive_envelope = Table(
+    "redrive_envelope",
+    metadata,
+    Column("letter_id", LetterId, primary_key=True),
+    Column("exchange", LargeBinary, nullable=False),
+    Column("routing_key", LargeBinary, nullable=False),
+    Column("redelivered", Boolean, nullable=False),
+    Column("properties", LargeBinary, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+)
+
+redrive_tag = Table(
+    "redrive_tag",
+    metadata,
+    Column("tag", Text, primary_key=True),
+    Column("letter_id", LetterId, primary_key=True),
+)
+
+redrive_history = Table(
+    "redrive_history",
+    metadata,
+    Column("id", _COUNTING, primary_key=True),
+    Column("letter_id", LetterId, nullable=False),
+    Column("at", Moment, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("before", String(16)),
+    Column("after", String(16), nullable=False),
+    Column("reason", Text, nullable=False),
+    CheckConstraint(one_of("before", State), name="before"),
+    CheckConstraint(one_of("after", State), name="after"),
+    Index(None, "letter_id"),
+)
+
+redrive_attempt = Table(
+    "redrive_attempt",
+    metadata,
+    Column("letter_id", LetterId, primary_key=True),
+    Column("generation", Integer, primary_key=True, autoincrement=False),
+    Column("at", Moment, nullable=False),
+    Column("worker_id", Text, nullable=False),
+    Column("strategy", Text, nullable=False),
+    Column("result", String(8), nullable=False),
+    Column("queue", Text),
+    Column("body_digest", LargeBinary(16), nullable=False),
+    CheckConstraint(one_of("result", Result), name="result"),
+)
+
+redrive_identity = Table(
+    "redrive_identity",
+    metadata,
+    # Of the redrive-id and the queue it failed in: the first letter that had both.
+    Column("key", LargeBinary(16), primary_key=True),
+    Column("letter_id", LetterId, nullable=False),
+)
+
+redrive_group = Table(
+    "redrive_group",
+    metadata,
+    Column("fingerprint", String(16), primary_key=True),
+    Column("error_type", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("queue", Text),
+    Column("first_seen_at", Moment, nullable=False),
+)
+
+RECEIVED, RETURNED, DELETED = "received", "returned", "deleted"
+ACCOUNTS: Final = (RECEIVED, RETURNED, DELETED, *State)
+
+redrive_ledger = Table(
+    "redrive_ledger",
+    metadata,
+    Column("id", _COUNTING, primary_key=True),
+    Column("fingerprint", String(16), nullable=False),
+    Column("account", String(16), nullable=False),
+    Column("delta", BigInteger, nullable=False),
+    CheckConstraint(one_of("account", ACCOUNTS), name="account"),
 )

@@ -1,0 +1,44 @@
+"""What a letter's coming back means for it. A return is the verdict that a revival failed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from redrive.domain.letter import Attempt, Result
+from redrive.domain.lifecycle import State
+
+OPEN: Final = frozenset({Result.SENDING, Result.SENT, Result.IN_DOUBT, Result.RESOLVED})
+"""Results that a return settles: as far as was known, the message might have been consumed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Returned:
+    """What becomes of a letter that came back."""
+
+    status: State
+    revivals: int
+    reason: str
+
+
+def is_return(attempt: Attempt | None, *, queue: str | None, body_digest: bytes) -> bool:
+    """Whether a message is the one that was sent: consumers copy headers onto other messages."""
+    return (
+        attempt is not None
+        and attempt.queue in (None, queue)
+        and attempt.body_digest == body_digest
+    )
+
+
+def on_return(status: State, revivals: int, max_revivals: int) -> Returned:
+    """Where a letter goes that failed again. One that a person has in hand stays there."""
+    revivals += 1
+    if status is State.PROCESSING and revivals >= max_revivals:
+        return Returned(
+            status=State.FAILED, revivals=revivals, reason=f"failed again, {revivals} times by now"
+        )
+    if status is State.PROCESSING:
+        return Returned(status=State.PENDING, revivals=revivals, reason="failed again")
+    if status is State.RESOLVED:
+        return Returned(status=State.PENDING, revivals=revivals, reason="came back late")
+    return Returned(status=status, revivals=revivals, reason="its message came back")

@@ -1,0 +1,101 @@
+"""Many rows at once, by the fastest way each engine has: COPY on PostgreSQL, executemany on SQLite.
+
+SQLAlchemy is gone around here, because handling each value would cost more than writing it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from sqlalchemy import Table
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from redrive.domain.letter import Letter
+from redrive.store.rows import LETTER_COLUMNS, Row, driver_rows, letter_rows
+from redrive.store.schema import redrive_letter
+
+_TYPES: Final = {
+    "VARCHAR": "text",
+    "TEXT": "text",
+    "SMALLINT": "int2",
+    "INTEGER": "int4",
+    "BIGINT": "int8",
+    "FLOAT": "float8",
+    "BOOLEAN": "bool",
+    "BYTEA": "bytea",
+    "UUID": "uuid",
+    "TIMESTAMP WITH TIME ZONE": "timestamptz",
+}
+
+
+async def insert_letters(
+    connection: AsyncConnection, letters: Sequence[tuple[Letter, bytes]]
+) -> None:
+    """Insert letters, each with its digest."""
+    rows = letter_rows(letters, sqlite=connection.dialect.name == "sqlite")
+    await insert_rows(connection, redrive_letter, LETTER_COLUMNS, rows)
+
+
+async def insert_many(
+    connection: AsyncConnection, table: Table, values: Sequence[dict[str, Any]]
+) -> None:
+    """Insert rows that all have the same columns. None at all is fine."""
+    if values:
+        sqlite = connection.dialect.name == "sqlite"
+        columns = tuple(values[0])
+        rows = driver_rows(table, columns, values, sqlite=sqlite)
+        await insert_rows(connection, table, columns, rows)
+
+
+async def insert_rows(
+    connection: AsyncConnection, table: Table, columns: Sequence[str], rows: Sequence[Row]
+) -> None:
+    """Insert rows that are as the driver takes them."""
+    raw: Any = (await connection.get_raw_connection()).driver_connection
+    if connection.dialect.name == "sqlite":
+        await raw.executemany(_insert(table, columns), rows)
+        return
+    statement = f"COPY {table.name} ({', '.join(columns)}) FROM STDIN (FORMAT BINARY)"
+    async with raw.cursor() as cursor, cursor.copy(statement) as copy:
+        copy.set_types(_pg_types(table, tuple(columns)))
+        for row in rows:
+            await copy.write_row(row)
+
+
+async def insert_new(
+    connection: AsyncConnection, table: Table, values: Sequence[dict[str, Any]]
+) -> int:
+    """Insert the rows whose primary key is not there yet; how many those are."""
+    if not values:
+        return 0
+    sqlite = connection.dialect.name == "sqlite"
+    columns = tuple(values[0])
+    rows = driver_rows(table, columns, values, sqlite=sqlite)
+    raw: Any = (await connection.get_raw_connection()).driver_connection
+    if sqlite:
+        cursor = await raw.executemany(f"{_insert(table, columns)} ON CONFLICT DO NOTHING", rows)
+        count: int = cursor.rowcount
+        await cursor.close()
+        return count
+    arrays = ", ".join(f"%s::{kind}[]" for kind in _pg_types(table, columns))
+    statement = (
+        f"INSERT INTO {table.name} ({', '.join(columns)})"  # noqa: S608
+        f" SELECT * FROM unnest({arrays}) ON CONFLICT DO NOTHING"
+    )
+    done = await raw.execute(statement, [list(column) for column in zip(*rows, strict=True)])
+    return int(done.rowcount)
+
+
+def _insert(table: Table, columns: Sequence[str]) -> str:
+    marks = ", ".join("?" * len(columns))
+    return f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608
+
+
+@lru_cache
+def _pg_types(table: Table, columns: tuple[str, ...]) -> list[str]:
+    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+    words = [str(table.c[column].type.compile(dialect=dialect)) for column in columns]
+    return [_TYPES[word.partition("(")[0]] for word in words]

@@ -1,0 +1,321 @@
+"""Dead messages become letters: one transaction for a batch, all of it or nothing.
+
+What each arrival is (new, a possible duplicate, derived from a letter, or a letter that came back)
+is found here, because only the store knows what is in it:
+
+- It carries the headers of a letter: the same letter if what was sent is what came back (queue and
+  body digest of that generation), else a new one with `parent_id`; of a letter that is gone, a new
+  one with `previous_id`.
+- Its redrive-id is known for that queue: a possible duplicate. `redrive_identity` has a unique key,
+  so of two collectors that store two copies at once, the second waits and sees the first.
+- It was redelivered, and a letter of the same digest came from that queue within a day: likewise.
+
+A commit whose answer was lost may or may not have happened. So the ids are the caller's: asked
+`again`, what is there already is left as it is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from redrive.domain.ids import first_id
+from redrive.domain.letter import Arrival, Collected, Fate, Letter, Result
+from redrive.domain.lifecycle import require
+from redrive.domain.returning import OPEN, is_return, on_return
+from redrive.store.books import Deltas, book
+from redrive.store.bulk import insert_letters, insert_many
+from redrive.store.groups import add_groups
+from redrive.store.identity import claim_identities, identity_key
+from redrive.store.rows import (
+    deaths_text,
+    envelope_values,
+    read_attempt,
+    read_letter,
+)
+from redrive.store.schema import (
+    RECEIVED,
+    RETURNED,
+    redrive_attempt,
+    redrive_envelope,
+    redrive_history,
+    redrive_letter,
+    redrive_tag,
+)
+
+_SAME_WITHIN: Final = timedelta(hours=24)
+_IN_ONE_QUERY: Final = 500  # SQLite takes 32,766 parameters; plans get slow long before
+_ACTOR: Final = "collector"
+_LETTER: Final = redrive_letter.c
+
+
+async def collect(
+    connection: AsyncConnection,
+    arrivals: Sequence[Arrival],
+    *,
+    max_revivals: int,
+    known_groups: set[str],
+    again: bool,
+) -> list[Collected]:
+    """Store a batch; what each arrival turned out to be, in order.
+
+    `known_groups` are fingerprints that the database is known to have; those added are not noted
+    there, because the transaction may still fail.
+    """
+    return await _Batch(connection, arrivals, max_revivals).collect(known_groups, again=again)
+
+
+class _Batch:
+    def __init__(
+        self, connection: AsyncConnection, arrivals: Sequence[Arrival], max_revivals: int
+    ) -> None:
+        self._connection = connection
+        self._arrivals = arrivals
+        self._max_revivals = max_revivals
+        self._deltas: Deltas = Counter()
+        self._done: dict[str, Collected] = {}  # by the id that the arrival's letter was given
+
+    async def collect(self, known_groups: set[str], *, again: bool) -> list[Collected]:
+        if again:
+            await self._find_stored()
+        open_ = [arrival for arrival in self._arrivals if arrival.letter.id not in self._done]
+        fresh = await self._take_returns(open_)
+        fresh = await self._mark_duplicates(fresh)
+        await self._insert(fresh, known_groups)
+        await book(self._connection, self._deltas)
+        return [self._done[arrival.letter.id] for arrival in self._arrivals]
+
+    async def _find_stored(self) -> None:
+        """What an earlier try has committed after all."""
+        ids = [arrival.letter.id for arrival in self._arrivals]
+        for letter in await self._letters(ids):
+            self._done[letter.id] = Collected(fate=_fate(letter), letter=letter)
+
+    # Letters that come back
+
+    async def _take_returns(self, arrivals: Sequence[Arrival]) -> list[Arrival]:
+        """Settle those that are known letters; the others, with what they are to those."""
+        claimed = sorted({a.replayed.letter for a in arrivals if a.replayed is not None})
+        if not claimed:
+            return list(arrivals)
+        letters = {letter.id: letter for letter in await self._letters(claimed, lock=True)}
+        attempts = await self._attempts(list(letters))
+        fresh: list[Arrival] = []
+        for arrival in arrivals:
+            if arrival.replayed is None:
+                fresh.append(arrival)
+                continue
+            letter = letters.get(arrival.replayed.letter)
+            if letter is None:
+                fresh.append(_linked(arrival, previous_id=arrival.replayed.letter))
+                continue
+            key = (letter.id, arrival.replayed.generation)
+            attempt = attempts.get(key)
+            if attempt is None or not is_return(
+                attempt, queue=arrival.letter.queue, body_digest=arrival.body_digest
+            ):
+                fresh.append(_linked(arrival, parent_id=letter.id))
+                continue
+            self._deltas[letter.fingerprint, RETURNED] += 1
+            if attempt.result in OPEN:
+                letter = await self._settle(letter, arrival)
+                letters[letter.id] = letter
+                attempts[key] = replace(attempt, result=Result.RETURNED)
+            self._done[arrival.letter.id] = Collected(fate=Fate.RETURNED, letter=letter)
+        return fresh
+
+    async def _settle(self, letter: Letter, arrival: Arrival) -> Letter:
+        assert arrival.replayed is not None
+        came = arrival.letter
+        outcome = on_return(letter.status, letter.dlq_retry_count, self._max_revivals)
+        changed = outcome.status is not letter.status
+        now = replace(
+            letter,
+            status=require(letter.status, outcome.status) if changed else letter.status,
+            dlq_retry_count=outcome.revivals,
+            error_type=came.error_type,
+            error_reason=came.error_reason,
+            error_stack=came.error_stack,
+            fingerprint=came.fingerprint,
+            deaths=came.deaths,
+            last_failed_at=came.last_failed_at,
+            locked_by=None,
+            locked_at=None,
+            verdict_due_at=None,
+            resolution=None,
+            updated_at=came.created_at,
+        )
+        names = (
+            "status",
+            "dlq_retry_count",
+            "error_type",
+            "error_reason",
+            "error_stack",
+            "fingerprint",
+            "last_failed_at",
+            "locked_by",
+            "locked_at",
+            "verdict_due_at",
+            "resolution",
+            "updated_at",
+        )
+        values = {name: getattr(now, name) for name in names}
+        values["deaths"] = deaths_text(now.deaths)
+        execute = self._connection.execute
+        await execute(update(redrive_letter).where(_LETTER.id == letter.id).values(values))
+        await execute(
+            update(redrive_attempt)
+            .where(
+                redrive_attempt.c.letter_id == letter.id,
+                redrive_attempt.c.generation == arrival.replayed.generation,
+            )
+            .values(result=Result.RETURNED.value)
+        )
+        if changed:
+            await execute(
+                insert(redrive_history).values(
+                    letter_id=letter.id,
+                    at=now.updated_at,
+                    actor=_ACTOR,
+                    before=letter.status,
+                    after=now.status,
+                    reason=outcome.reason,
+                )
+            )
+        self._deltas[letter.fingerprint, letter.status.value] -= 1
+        self._deltas[now.fingerprint, now.status.value] += 1
+        return now
+
+    async def _letters(self, ids: Sequence[str], *, lock: bool = False) -> list[Letter]:
+        found: list[Letter] = []
+        for some in _chunks(ids):
+            query = select(redrive_letter).where(_LETTER.id.in_(some)).order_by(_LETTER.id)
+            if lock:
+                query = query.with_for_update()  # says nothing on SQLite, where a writer is alone
+            rows = (await self._connection.execute(query)).mappings()
+            found.extend(read_letter(row) for row in rows)
+        return found
+
+    async def _attempts(self, ids: Sequence[str]) -> dict[tuple[str, int], Any]:
+        found = {}
+        for some in _chunks(ids):
+            query = select(redrive_attempt).where(redrive_attempt.c.letter_id.in_(some))
+            for row in (await self._connection.execute(query)).mappings():
+                found[row["letter_id"], row["generation"]] = read_attempt(row)
+        return found
+
+    # Second copies
+
+    async def _mark_duplicates(self, arrivals: Sequence[Arrival]) -> list[Arrival]:
+        first_of = await self._claim_identities(arrivals)
+        doubtful = [
+            arrival
+            for arrival in arrivals
+            if arrival.envelope.redelivered and arrival.letter.id not in first_of
+        ]
+        first_of |= await self._find_redelivered(doubtful)
+        return [
+            _linked(arrival, duplicate_of=first_of[arrival.letter.id])
+            if arrival.letter.id in first_of
+            else arrival
+            for arrival in arrivals
+        ]
+
+    async def _claim_identities(self, arrivals: Sequence[Arrival]) -> dict[str, str]:
+        """Of each arrival whose redrive-id is taken: the letter that has it."""
+        keys = [
+            (identity_key(arrival.redrive_id, arrival.letter.queue), arrival.letter.id)
+            for arrival in arrivals
+            if arrival.redrive_id is not None and not _stands_alone(arrival.letter)
+        ]
+        owners = await claim_identities(self._connection, keys)
+        return {ours: owners[key] for key, ours in keys if owners[key] != ours}
+
+    async def _find_redelivered(self, arrivals: Sequence[Arrival]) -> dict[str, str]:
+        """Of each arrival that was stored before, most likely: the newest such letter."""
+        found: dict[str, str] = {}
+        for some in _chunks(arrivals):
+            recent: ColumnElement[bool] = _LETTER.id >= first_id(
+                some[0].letter.created_at - _SAME_WITHIN
+            )
+            query = (
+                select(_LETTER.digest, _LETTER.collected_from, _LETTER.id)
+                .where(_LETTER.digest.in_({arrival.digest for arrival in some}), recent)
+                .order_by(_LETTER.id)
+            )
+            stored = {
+                (bytes(row.digest), row.collected_from): row.id
+                for row in (await self._connection.execute(query)).all()
+            }
+            for arrival in some:
+                known = stored.get((arrival.digest, arrival.letter.collected_from))
+                if known is not None:
+                    found[arrival.letter.id] = known
+        return found
+
+    # New letters
+
+    async def _insert(self, arrivals: Sequence[Arrival], known_groups: set[str]) -> None:
+        if not arrivals:
+            return
+        connection = self._connection
+        letters = [arrival.letter for arrival in arrivals]
+        await add_groups(connection, letters, known_groups)
+        await insert_letters(connection, [(arrival.letter, arrival.digest) for arrival in arrivals])
+        await insert_many(
+            connection,
+            redrive_envelope,
+            [envelope_values(arrival.letter.id, arrival.envelope) for arrival in arrivals],
+        )
+        tags = [(tag, letter.id) for letter in letters for tag in dict.fromkeys(letter.tags)]
+        await insert_many(
+            connection, redrive_tag, [{"tag": tag, "letter_id": id_} for tag, id_ in tags]
+        )
+        for letter in letters:
+            self._deltas[letter.fingerprint, RECEIVED] += 1
+            self._deltas[letter.fingerprint, letter.status.value] += 1
+            self._done[letter.id] = Collected(fate=_fate(letter), letter=letter)
+
+
+def _stands_alone(letter: Letter) -> bool:
+    """Whether its redrive-id says nothing, being copied from, or inherited of, another letter."""
+    return letter.parent_id is not None or letter.previous_id is not None
+
+
+def _linked(
+    arrival: Arrival,
+    *,
+    parent_id: str | None = None,
+    previous_id: str | None = None,
+    duplicate_of: str | None = None,
+) -> Arrival:
+    letter = replace(
+        arrival.letter,
+        parent_id=parent_id or arrival.letter.parent_id,
+        previous_id=previous_id or arrival.letter.previous_id,
+        duplicate_of=duplicate_of,
+        possible_duplicate=duplicate_of is not None,
+    )
+    return replace(arrival, letter=letter)
+
+
+def _fate(letter: Letter) -> Fate:
+    if letter.duplicate_of is not None:
+        return Fate.DUPLICATE
+    if letter.parent_id is not None:
+        return Fate.DERIVED
+    if letter.previous_id is not None:
+        return Fate.SUCCESSOR
+    return Fate.NEW
+
+
+def _chunks(items: Iterable[Any]) -> Iterable[list[Any]]:
+    held = list(items)
+    for start in range(0, len(held), _IN_ONE_QUERY):
+        yield held[start : start + _IN_ONE_QUERY]

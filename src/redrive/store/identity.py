@@ -1,0 +1,48 @@
+"""Which letter was the first with a redrive-id: how second copies are recognised.
+
+The key is unique in the database, so of two collectors that store two copies at the same time the
+second waits for the first, and sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Final
+
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from redrive.store.bulk import insert_new
+from redrive.store.schema import redrive_identity
+
+_AT_ONCE: Final = 500
+
+
+def identity_key(redrive_id: str, queue: str | None) -> bytes:
+    """The key of a redrive-id in the queue where it failed: elsewhere it is another failure."""
+    parts = f"{redrive_id}\0{queue or ''}".encode("utf-8", "surrogatepass")
+    return blake2b(parts, digest_size=16).digest()
+
+
+async def claim_identities(
+    connection: AsyncConnection, wanted: Iterable[tuple[bytes, str]]
+) -> dict[bytes, str]:
+    """Give each key to the letter that wants it, unless it has one; the letter of each key.
+
+    In one order for all writers: two that want the same keys wait, and never for each other.
+    """
+    first: dict[bytes, str] = {}
+    for key, letter_id in wanted:
+        first.setdefault(key, letter_id)
+    keys = sorted(first)
+    rows = [{"key": key, "letter_id": first[key]} for key in keys]
+    if await insert_new(connection, redrive_identity, rows) == len(rows):
+        return first  # as it is without a crash: none was taken
+    owners: dict[bytes, str] = {}
+    for start in range(0, len(keys), _AT_ONCE):
+        some = keys[start : start + _AT_ONCE]
+        query = select(redrive_identity).where(redrive_identity.c.key.in_(some))
+        for row in (await connection.execute(query)).all():
+            owners[bytes(row.key)] = row.letter_id
+    return owners

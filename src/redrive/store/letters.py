@@ -1,0 +1,201 @@
+"""Letters: stored in batches, found by filters, read whole.
+
+A list is read in pages by key, never by offset: what arrives meanwhile neither repeats a letter nor
+hides one, and page 1,000 costs what page 1 does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Select, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from redrive.domain.filters import Filters, Page
+from redrive.domain.letter import Arrival, Attempt, Change, Collected, Envelope, Kept, Letter
+from redrive.store.collecting import collect
+from redrive.store.cursors import read_cursor
+from redrive.store.engine import Database
+from redrive.store.restoring import restore
+from redrive.store.rows import (
+    arrival_of,
+    read_attempt,
+    read_change,
+    read_envelope,
+    read_letter,
+)
+from redrive.store.schema import (
+    redrive_attempt,
+    redrive_envelope,
+    redrive_history,
+    redrive_letter,
+)
+from redrive.store.selecting import conditions
+
+_LETTER: Final = redrive_letter.c
+_STREAMED: Final = 20
+"""Letters of a stream held at a time, whose bodies may be large."""
+_MAX_KNOWN: Final = 100_000
+
+
+class Letters:
+    """The letters of a store."""
+
+    def __init__(self, database: Database, *, max_revivals: int = 5) -> None:
+        self._database = database
+        self._max_revivals = max_revivals
+        self._known_groups: set[str] = set()
+
+    # Into the store
+
+    async def add(self, arrivals: Sequence[Arrival], *, again: bool = False) -> list[Collected]:
+        """Store dead messages; what each turned out to be, in order. All of them or, on an error,
+        none. `again`: an earlier try may have succeeded, what is there is left as it is."""
+        async with self._database.writing() as connection:
+            collected = await collect(
+                connection,
+                arrivals,
+                max_revivals=self._max_revivals,
+                known_groups=self._known_groups,
+                again=again,
+            )
+        if len(self._known_groups) > _MAX_KNOWN:
+            self._known_groups.clear()
+        self._known_groups.update(item.letter.fingerprint for item in collected)
+        return collected
+
+    async def restore(self, kept: Sequence[Kept]) -> int:
+        """Put exported letters back as they were; how many were added. What has an id that is
+        there already is left as it is."""
+        async with self._database.writing() as connection:
+            return await restore(connection, kept)
+
+    # Out of it
+
+    async def page(
+        self, filters: Filters, *, limit: int = 50, after: str | None = None
+    ) -> Page[Letter]:
+        """Letters, newest first. Raises `CursorRefused` if `after` is no page's `next`."""
+        query = self._matching(filters).order_by(_LETTER.id.desc()).limit(limit + 1)
+        if after is not None:
+            query = query.where(_LETTER.id < read_cursor(after))
+        async with self._database.reading() as connection:
+            rows = (await connection.execute(query)).mappings().all()
+        letters = tuple(read_letter(row) for row in rows[:limit])
+        return Page(letters, letters[-1].id if len(rows) > limit else None)
+
+    def _matching(self, filters: Filters) -> Select[Any]:
+        return select(redrive_letter).where(*conditions(filters, sqlite=self._database.is_sqlite))
+
+    async def get(self, letter_id: str) -> Letter | None:
+        """One letter by its whole id."""
+        query = select(redrive_letter).where(_LETTER.id == letter_id)
+        async with self._database.reading() as connection:
+            row = (await connection.execute(query)).mappings().one_or_none()
+        return None if row is None else read_letter(row)
+
+    async def ids_beginning(self, prefix: str, limit: int = 10) -> list[str]:
+        """The ids that begin so, oldest first; none if it is no beginning of an id."""
+        digits = prefix.replace("-", "").lower()
+        if not digits or len(digits) > 32 or set(digits) - set("0123456789abcdef"):
+            return []
+        low, high = (str(UUID(digits.ljust(32, filler))) for filler in "0f")
+        query = (
+            select(_LETTER.id)
+            .where(_LETTER.id >= low, _LETTER.id <= high)
+            .order_by(_LETTER.id)
+            .limit(limit)
+        )
+        async with self._database.reading() as connection:
+            return list((await connection.execute(query)).scalars())
+
+    async def envelope(self, letter_id: str) -> Envelope | None:
+        """The message of a letter, byte for byte."""
+        async with self._database.reading() as connection:
+            return (await _envelopes(connection, [letter_id])).get(letter_id)
+
+    async def history(self, letter_id: str) -> list[Change]:
+        """What happened to a letter, oldest first; nothing if there is none of that id."""
+        letter = await self.get(letter_id)
+        if letter is None:
+            return []
+        async with self._database.reading() as connection:
+            return [arrival_of(letter), *(await _changes(connection, [letter_id]))[letter_id]]
+
+    async def attempts(self, letter_id: str) -> list[Attempt]:
+        """Every sending of a letter, oldest first."""
+        async with self._database.reading() as connection:
+            return (await _attempts(connection, [letter_id]))[letter_id]
+
+    async def stream(self, filters: Filters) -> AsyncIterator[Kept]:
+        """All that is kept of the letters that match, oldest first, a few at a time."""
+        after: str | None = None
+        while True:
+            query = self._matching(filters).order_by(_LETTER.id).limit(_STREAMED)
+            if after is not None:
+                query = query.where(_LETTER.id > after)
+            async with self._database.reading() as connection:
+                rows = (await connection.execute(query)).mappings().all()
+                letters = [read_letter(row) for row in rows]
+                kept = await _keep(connection, letters)
+            for each in kept:
+                yield each
+            if len(letters) < _STREAMED:
+                return
+            after = letters[-1].id
+
+
+async def _keep(connection: AsyncConnection, letters: Sequence[Letter]) -> list[Kept]:
+    ids = [letter.id for letter in letters]
+    envelopes = await _envelopes(connection, ids)
+    changes = await _changes(connection, ids)
+    attempts = await _attempts(connection, ids)
+    return [
+        Kept(
+            letter=letter,
+            envelope=envelopes[letter.id],
+            history=(arrival_of(letter), *changes[letter.id]),
+            attempts=tuple(attempts[letter.id]),
+        )
+        for letter in letters
+    ]
+
+
+async def _envelopes(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, Envelope]:
+    envelope = redrive_envelope.c
+    query = (
+        select(
+            _LETTER.id,
+            _LETTER.vhost,
+            _LETTER.collected_from,
+            envelope.exchange.label("envelope_exchange"),
+            envelope.routing_key.label("envelope_routing_key"),
+            envelope.redelivered,
+            envelope.properties,
+            envelope.body,
+        )
+        .join(redrive_envelope, envelope.letter_id == _LETTER.id)
+        .where(_LETTER.id.in_(ids))
+    )
+    rows = (await connection.execute(query)).mappings()
+    return {row["id"]: read_envelope(row) for row in rows}
+
+
+async def _changes(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, list[Change]]:
+    history = redrive_history.c
+    query = select(redrive_history).where(history.letter_id.in_(ids)).order_by(history.id)
+    found: dict[str, list[Change]] = {id_: [] for id_ in ids}
+    for row in (await connection.execute(query)).mappings():
+        found[row["letter_id"]].append(read_change(row))
+    return found
+
+
+async def _attempts(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, list[Attempt]]:
+    attempt = redrive_attempt.c
+    query = select(redrive_attempt).where(attempt.letter_id.in_(ids)).order_by(attempt.generation)
+    found: dict[str, list[Attempt]] = {id_: [] for id_ in ids}
+    for row in (await connection.execute(query)).mappings():
+        found[row["letter_id"]].append(read_attempt(row))
+    return found

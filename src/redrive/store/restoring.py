@@ -1,0 +1,122 @@
+"""Exported letters come back as they were: ids, states, history, attempts and bytes.
+
+The books receive them like any other, so they stay exact.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from sqlalchemy import insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from redrive.amqp.properties import Properties
+from redrive.domain import headers
+from redrive.domain.letter import Kept
+from redrive.errors import MalformedData
+from redrive.store.books import Deltas, book
+from redrive.store.bulk import insert_letters, insert_many
+from redrive.store.digests import envelope_digest
+from redrive.store.groups import add_groups
+from redrive.store.identity import claim_identities, identity_key
+from redrive.store.rows import envelope_values
+from redrive.store.schema import (
+    RECEIVED,
+    redrive_attempt,
+    redrive_envelope,
+    redrive_history,
+    redrive_letter,
+    redrive_tag,
+)
+
+
+async def restore(connection: AsyncConnection, kept: Sequence[Kept]) -> int:
+    """Add the letters whose ids are not there; how many."""
+    ids = [each.letter.id for each in kept]
+    there = set(
+        (
+            await connection.execute(
+                select(redrive_letter.c.id).where(redrive_letter.c.id.in_(ids))
+            )
+        ).scalars()
+    )
+    new = list({each.letter.id: each for each in kept if each.letter.id not in there}.values())
+    if not new:
+        return 0
+    await add_groups(connection, [each.letter for each in new])
+    await claim_identities(connection, _identities(new))
+    await insert_letters(
+        connection, [(each.letter, envelope_digest(each.envelope)) for each in new]
+    )
+    await insert_many(
+        connection,
+        redrive_envelope,
+        [envelope_values(each.letter.id, each.envelope) for each in new],
+    )
+    await _add_details(connection, new)
+    deltas: Deltas = Counter()
+    for each in new:
+        deltas[each.letter.fingerprint, RECEIVED] += 1
+        deltas[each.letter.fingerprint, each.letter.status.value] += 1
+    await book(connection, deltas)
+    return len(new)
+
+
+async def _add_details(connection: AsyncConnection, new: Sequence[Kept]) -> None:
+    await insert_many(
+        connection,
+        redrive_tag,
+        [
+            {"tag": tag, "letter_id": each.letter.id}
+            for each in new
+            for tag in dict.fromkeys(each.letter.tags)
+        ],
+    )
+    changes = [
+        {
+            "letter_id": each.letter.id,
+            "at": change.at,
+            "actor": change.actor,
+            "before": change.before,
+            "after": change.after,
+            "reason": change.reason,
+        }
+        for each in new
+        for change in each.history
+        if change.before is not None  # the arrival needs no row
+    ]
+    if changes:
+        await connection.execute(insert(redrive_history), changes)
+    await insert_many(
+        connection,
+        redrive_attempt,
+        [
+            {
+                "letter_id": each.letter.id,
+                "generation": attempt.generation,
+                "at": attempt.at,
+                "worker_id": attempt.worker_id,
+                "strategy": attempt.strategy,
+                "result": attempt.result.value,
+                "queue": attempt.queue,
+                "body_digest": attempt.body_digest,
+            }
+            for each in new
+            for attempt in each.attempts
+        ],
+    )
+
+
+def _identities(new: Sequence[Kept]) -> list[tuple[bytes, str]]:
+    """So that a second copy of an imported letter is recognised."""
+    found = []
+    for each in new:
+        try:
+            name = Properties.read(each.envelope.properties).header(headers.ID)
+        except MalformedData:
+            continue
+        letter = each.letter
+        if isinstance(name, str) and letter.parent_id is None and letter.previous_id is None:
+            found.append((identity_key(name, letter.queue), letter.id))
+    return found

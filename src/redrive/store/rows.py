@@ -1,0 +1,201 @@
+"""Letters as rows and rows as letters.
+
+The bulk path hands rows to the driver as they are, so this module knows what each driver takes:
+psycopg real UUIDs and datetimes, SQLite bytes and milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from datetime import UTC, datetime
+from operator import attrgetter
+from typing import Any, Final
+from uuid import UUID
+
+import orjson
+from sqlalchemy import Column, RowMapping, Table
+
+from redrive.domain.deaths import Death
+from redrive.domain.letter import Attempt, Change, Envelope, Letter, Resolution, Result
+from redrive.domain.lifecycle import State
+from redrive.store.schema import redrive_letter
+from redrive.store.types import LetterId, Moment, to_milliseconds, to_octets
+
+Row = tuple[Any, ...]
+
+_IN_TEXT: Final = ("deaths", "tags")
+_VALUES: Final = tuple(field.name for field in fields(Letter) if field.name not in _IN_TEXT)
+_OF_MOMENTS: Final = tuple(
+    name for name in _VALUES if isinstance(redrive_letter.c[name].type, Moment)
+)
+_OF_IDS: Final = tuple(
+    name for name in _VALUES if isinstance(redrive_letter.c[name].type, LetterId)
+)
+_OTHERS: Final = tuple(name for name in _VALUES if name not in (*_OF_MOMENTS, *_OF_IDS))
+
+LETTER_COLUMNS: Final = (*_OTHERS, *_OF_MOMENTS, *_OF_IDS, *_IN_TEXT, "digest")
+
+_others: Final = attrgetter(*_OTHERS)
+_moments: Final = attrgetter(*_OF_MOMENTS)
+_ids: Final = attrgetter(*_OF_IDS)
+
+
+def letter_rows(letters: Iterable[tuple[Letter, bytes]], *, sqlite: bool) -> list[Row]:
+    """Letters with their digests as the driver takes them, in the order of `LETTER_COLUMNS`."""
+    moment = to_milliseconds if sqlite else _as_it_is
+    id_of: Callable[[str], Any] = to_octets if sqlite else UUID
+    return [
+        (
+            *_others(letter),
+            *[None if at is None else moment(at) for at in _moments(letter)],
+            *[None if each is None else id_of(each) for each in _ids(letter)],
+            deaths_text(letter.deaths),
+            orjson.dumps(letter.tags).decode() if letter.tags else "[]",
+            digest,
+        )
+        for letter, digest in letters
+    ]
+
+
+def read_letter(row: Mapping[str, Any] | RowMapping) -> Letter:
+    """The letter of a row of `redrive_letter`."""
+    values = {name: row[name] for name in _VALUES}
+    values["status"] = State(values["status"])
+    if values["resolution"] is not None:
+        values["resolution"] = Resolution(values["resolution"])
+    return Letter(
+        deaths=read_deaths_text(row["deaths"]),
+        tags=tuple(orjson.loads(row["tags"])),
+        **values,
+    )
+
+
+def deaths_text(deaths: Sequence[Death]) -> str:
+    """Deaths as they are kept."""
+    if not deaths:
+        return "[]"
+    return orjson.dumps(
+        [
+            (
+                death.queue,
+                death.reason,
+                death.count,
+                death.exchange,
+                death.routing_keys,
+                None if death.at is None else to_milliseconds(death.at),
+            )
+            for death in deaths
+        ]
+    ).decode()
+
+
+def read_deaths_text(text: str) -> tuple[Death, ...]:
+    """The inverse of `deaths_text`."""
+    return tuple(
+        Death(
+            queue=queue,
+            reason=reason,
+            count=count,
+            exchange=exchange,
+            routing_keys=tuple(keys),
+            at=None if at is None else datetime.fromtimestamp(at / 1000, UTC),
+        )
+        for queue, reason, count, exchange, keys, at in orjson.loads(text)
+    )
+
+
+def envelope_values(letter_id: str, envelope: Envelope) -> dict[str, Any]:
+    """An envelope by column. Its vhost and queue are the letter's."""
+    return {
+        "letter_id": letter_id,
+        "exchange": envelope.exchange.encode("utf-8", "surrogateescape"),
+        "routing_key": envelope.routing_key.encode("utf-8", "surrogateescape"),
+        "redelivered": envelope.redelivered,
+        "properties": envelope.properties,
+        "body": envelope.body,
+    }
+
+
+def read_envelope(row: RowMapping) -> Envelope:
+    """The envelope of a row that has the letter's `vhost` and `collected_from` as well."""
+    return Envelope(
+        vhost=row["vhost"],
+        queue=row["collected_from"],
+        exchange=bytes(row["envelope_exchange"]).decode("utf-8", "surrogateescape"),
+        routing_key=bytes(row["envelope_routing_key"]).decode("utf-8", "surrogateescape"),
+        redelivered=bool(row["redelivered"]),
+        properties=bytes(row["properties"]),
+        body=bytes(row["body"]),
+    )
+
+
+def read_change(row: RowMapping) -> Change:
+    """One entry of the history."""
+    return Change(
+        at=row["at"],
+        actor=row["actor"],
+        before=None if row["before"] is None else State(row["before"]),
+        after=State(row["after"]),
+        reason=row["reason"],
+    )
+
+
+def read_attempt(row: RowMapping) -> Attempt:
+    """One sending."""
+    return Attempt(
+        at=row["at"],
+        worker_id=row["worker_id"],
+        strategy=row["strategy"],
+        generation=row["generation"],
+        result=Result(row["result"]),
+        queue=row["queue"],
+        body_digest=bytes(row["body_digest"]),
+    )
+
+
+def arrival_of(letter: Letter) -> Change:
+    """The first entry of every history, which needs no row of its own."""
+    return Change(
+        at=letter.created_at,
+        actor="collector",
+        before=None,
+        after=State.PENDING,
+        reason=f"taken from {letter.collected_from}",
+    )
+
+
+def driver_rows(
+    table: Table, columns: Sequence[str], values: Sequence[dict[str, Any]], *, sqlite: bool
+) -> list[Row]:
+    """Rows as the driver takes them, for the bulk path that goes around SQLAlchemy."""
+    makers = [_maker(table.c[name], sqlite=sqlite) for name in columns]
+    plan = [(name, maker) for name, maker in zip(columns, makers, strict=True)]
+    return [
+        tuple([row[name] if maker is None else maker(row[name]) for name, maker in plan])
+        for row in values
+    ]
+
+
+def _maker(column: Column[Any], *, sqlite: bool) -> Callable[[Any], Any] | None:
+    if isinstance(column.type, LetterId):
+        return _octets_or_none if sqlite else _uuid_or_none
+    if isinstance(column.type, Moment) and sqlite:
+        return _milliseconds_or_none
+    return None
+
+
+def _octets_or_none(value: str | None) -> bytes | None:
+    return None if value is None else to_octets(value)
+
+
+def _uuid_or_none(value: str | None) -> UUID | None:
+    return None if value is None else UUID(value)
+
+
+def _milliseconds_or_none(value: datetime | None) -> int | None:
+    return None if value is None else to_milliseconds(value)
+
+
+def _as_it_is(value: datetime) -> datetime:
+    return value

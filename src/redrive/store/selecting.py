@@ -1,0 +1,88 @@
+"""Filters as conditions of a query.
+
+Every condition on a column with an index is one that the index serves; so is the time a letter was
+made, because ids sort by it. `search` reads every letter that the other filters leave.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import Column, ColumnElement, LargeBinary, exists, func, literal, or_, select
+
+from redrive.domain.filters import Filters
+from redrive.domain.globs import is_glob
+from redrive.domain.ids import first_id, last_id
+from redrive.store.schema import redrive_envelope, redrive_letter, redrive_tag
+
+_LETTER: Final = redrive_letter.c
+_SEARCHED: Final = (
+    _LETTER.message_id,
+    _LETTER.error_type,
+    _LETTER.error_reason,
+    _LETTER.error_stack,
+    _LETTER.queue,
+    _LETTER.exchange,
+    _LETTER.routing_key,
+    _LETTER.source,
+    _LETTER.tags,
+)
+_ESCAPE: Final = "\\"
+
+
+def conditions(filters: Filters, *, sqlite: bool) -> list[ColumnElement[bool]]:
+    """What a row of `redrive_letter` must fulfil."""
+    found: list[ColumnElement[bool]] = []
+    if filters.ids:
+        found.append(_LETTER.id.in_(filters.ids))
+    if filters.status:
+        found.append(_LETTER.status.in_([state.value for state in filters.status]))
+    if filters.group is not None:
+        found.append(_LETTER.fingerprint == filters.group)
+    for column, text in (
+        (_LETTER.error_type, filters.error_type),
+        (_LETTER.error_reason, filters.error_reason),
+        (_LETTER.queue, filters.queue),
+        (_LETTER.exchange, filters.exchange),
+        (_LETTER.routing_key, filters.routing_key),
+        (_LETTER.source, filters.source),
+    ):
+        if text is not None:
+            found.append(_matches(column, text, sqlite=sqlite))
+    if filters.tag is not None:
+        tagged = select(redrive_tag.c.letter_id).where(
+            _matches(redrive_tag.c.tag, filters.tag, sqlite=sqlite)
+        )
+        found.append(_LETTER.id.in_(tagged))
+    if filters.created_from is not None:
+        found.append(_LETTER.id >= first_id(filters.created_from))
+    if filters.created_until is not None:
+        found.append(_LETTER.id <= last_id(filters.created_until))
+    if filters.search:
+        found.append(_holds(filters.search, sqlite=sqlite))
+    return found
+
+
+def _matches(column: Column[Any], text: str, *, sqlite: bool) -> ColumnElement[bool]:
+    if not is_glob(text):
+        return column == text
+    if sqlite:  # LIKE does not tell upper from lower case there
+        return column.op("GLOB", is_comparison=True)(text.replace("[", "[[]"))
+    return column.like(_like(text).replace("*", "%").replace("?", "_"), escape=_ESCAPE)
+
+
+def _like(text: str) -> str:
+    for special in (_ESCAPE, "%", "_"):
+        text = text.replace(special, _ESCAPE + special)
+    return text
+
+
+def _holds(text: str, *, sqlite: bool) -> ColumnElement[bool]:
+    """Whether the text occurs in what people see of a letter, or in its body byte for byte."""
+    pattern = f"%{_like(text)}%"
+    seen = [column.ilike(pattern, escape=_ESCAPE) for column in _SEARCHED]
+    wanted = literal(text.encode("utf-8", "surrogatepass"), LargeBinary)
+    body = redrive_envelope.c.body
+    at = func.instr(body, wanted) if sqlite else func.position(wanted.op("IN")(body))
+    in_body = exists().where(redrive_envelope.c.letter_id == _LETTER.id, at > 0)
+    return or_(*seen, in_body)

@@ -1,0 +1,509 @@
+"""Letters in the store: one suite that SQLite and PostgreSQL both pass, for real."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import insert, text, update
+
+from redrive.amqp import fields
+from redrive.domain.filters import Filters
+from redrive.domain.letter import Arrival, Envelope, Fate, Result
+from redrive.domain.lifecycle import State
+from redrive.errors import CursorRefused, StoreRefused
+from redrive.store.schema import redrive_attempt, redrive_letter
+from redrive.store.store import Store
+from tests.services.letters import BEGAN, arrival, died_in, failed, letter_store
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path}/redrive.db"
+    else:
+        url = request.getfixturevalue("database")
+    async with letter_store(url) as opened:
+        yield opened
+
+
+def with_id(name: str, **more: Any) -> dict[str, bytes]:
+    return {**died_in("orders"), "redrive-id": fields.longstr(name), **more}
+
+
+def replayed(letter: str, generation: int) -> dict[str, bytes]:
+    return {
+        **died_in("orders"),
+        "redrive-letter": fields.longstr(letter),
+        "redrive-generation": fields.int32(generation),
+    }
+
+
+async def sent(
+    store: Store, kept: Arrival, *, generation: int = 1, state: State = State.PROCESSING
+) -> None:
+    """As if a worker had sent the letter."""
+    async with store.database.writing() as connection:
+        await connection.execute(
+            insert(redrive_attempt).values(
+                letter_id=kept.letter.id,
+                generation=generation,
+                at=BEGAN,
+                worker_id="worker-1",
+                strategy="immediate",
+                result=Result.SENT.value,
+                queue=kept.letter.queue,
+                body_digest=kept.body_digest,
+            )
+        )
+        await connection.execute(
+            update(redrive_letter)
+            .where(redrive_letter.c.id == kept.letter.id)
+            .values(status=state.value, generation=generation)
+        )
+        await connection.execute(
+            text(
+                "INSERT INTO redrive_ledger (fingerprint, account, delta) VALUES"
+                f" ('{kept.letter.fingerprint}', 'dlq_pending', -1),"
+                f" ('{kept.letter.fingerprint}', '{state.value}', 1)"
+            )
+        )
+
+
+async def exact(store: Store) -> bool:
+    return (await store.books.audit()).exact
+
+
+# Into the store and out of it
+
+
+async def test_a_letter_comes_back_as_it_was_stored(store: Store) -> None:
+    given = arrival(
+        b"\x00\xff body",
+        headers={**died_in("orders"), "redrive-tags": fields.longstr("payment, critical")},
+        properties={"message_id": "m-1", "app_id": "checkout", "content_type": "text/plain"},
+        redelivered=True,
+    )
+    (kept,) = await store.letters.add([given])
+    assert kept.fate is Fate.NEW
+    assert await store.letters.get(given.letter.id) == kept.letter == given.letter
+    assert given.letter.tags == ("payment", "critical")
+    assert await store.letters.envelope(given.letter.id) == given.envelope
+
+
+async def test_names_that_are_not_utf8_survive_in_the_envelope(store: Store) -> None:
+    given = arrival(routing_key="caf\udce9")
+    await store.letters.add([given])
+    found = await store.letters.envelope(given.letter.id)
+    assert isinstance(found, Envelope)
+    assert found.routing_key == "caf\udce9"
+
+
+async def test_a_history_begins_with_the_arrival(store: Store) -> None:
+    given = arrival()
+    await store.letters.add([given])
+    (first,) = await store.letters.history(given.letter.id)
+    assert (first.before, first.after, first.actor) == (None, State.PENDING, "collector")
+    assert first.at == given.letter.created_at
+
+
+async def test_what_is_not_there_is_none(store: Store) -> None:
+    nobody = arrival().letter.id
+    assert await store.letters.get(nobody) is None
+    assert await store.letters.envelope(nobody) is None
+    assert await store.letters.history(nobody) == []
+    assert await store.letters.attempts(nobody) == []
+
+
+async def test_a_batch_is_stored_whole_or_not_at_all(store: Store) -> None:
+    sound, wrong = arrival(), arrival()
+    wrong = replace(wrong, letter=replace(wrong.letter, priority=-1))
+    with pytest.raises(StoreRefused):
+        await store.letters.add([sound, wrong])
+    assert await store.letters.get(sound.letter.id) is None
+    assert (await store.books.ledger()).received == 0
+
+
+async def test_a_batch_whose_commit_was_not_answered_is_not_stored_twice(store: Store) -> None:
+    batch = [arrival(headers=with_id("r-1")), arrival()]
+    await store.letters.add(batch)
+    again = await store.letters.add(batch, again=True)
+    assert [kept.letter.id for kept in again] == [given.letter.id for given in batch]
+    assert (await store.books.ledger()).received == 2
+    assert not any(kept.letter.possible_duplicate for kept in again)
+
+
+async def test_a_batch_that_was_not_committed_is_stored_when_tried_again(store: Store) -> None:
+    batch = [arrival(), arrival()]
+    await store.letters.add(batch, again=True)
+    assert (await store.books.ledger()).received == 2
+
+
+@pytest.mark.parametrize("size", [0, 1, 3_000_000])
+async def test_bodies_of_any_size_are_kept_byte_for_byte(store: Store, size: int) -> None:
+    given = arrival(bytes(range(256)) * (size // 256) + b"x" * (size % 256))
+    await store.letters.add([given])
+    assert await store.letters.envelope(given.letter.id) == given.envelope
+
+
+# Second copies
+
+
+async def test_a_second_letter_with_the_same_redrive_id_is_a_possible_duplicate(
+    store: Store,
+) -> None:
+    first, second = arrival(headers=with_id("r-1")), arrival(headers=with_id("r-1"))
+    await store.letters.add([first])
+    (kept,) = await store.letters.add([second])
+    assert kept.fate is Fate.DUPLICATE
+    assert kept.letter.possible_duplicate
+    assert kept.letter.duplicate_of == first.letter.id
+
+
+async def test_the_second_copy_is_recognised_within_one_batch(store: Store) -> None:
+    first, second = arrival(headers=with_id("r-1")), arrival(headers=with_id("r-1"))
+    kept = await store.letters.add([first, second])
+    assert [each.fate for each in kept] == [Fate.NEW, Fate.DUPLICATE]
+    assert kept[1].letter.duplicate_of == first.letter.id
+
+
+async def test_the_same_redrive_id_in_another_queue_is_another_failure(store: Store) -> None:
+    elsewhere = {**died_in("billing"), "redrive-id": fields.longstr("r-1")}
+    kept = await store.letters.add([arrival(headers=with_id("r-1")), arrival(headers=elsewhere)])
+    assert [each.fate for each in kept] == [Fate.NEW, Fate.NEW]
+
+
+async def test_of_two_copies_stored_at_once_one_is_marked(store: Store) -> None:
+    for number in range(20):
+        name = f"r-{number}"
+        results = await asyncio.gather(
+            store.letters.add([arrival(headers=with_id(name))]),
+            store.letters.add([arrival(headers=with_id(name))]),
+        )
+        fates = sorted(kept.fate for (kept,) in results)
+        assert fates == [Fate.DUPLICATE, Fate.NEW]
+
+
+async def test_a_redelivery_of_a_stored_message_is_a_possible_duplicate(store: Store) -> None:
+    first = arrival(b"tick")
+    second = arrival(b"tick", redelivered=True)
+    await store.letters.add([first])
+    (kept,) = await store.letters.add([second])
+    assert kept.letter.duplicate_of == first.letter.id
+
+
+async def test_a_redelivery_is_recognised_although_the_broker_counted_it(store: Store) -> None:
+    first = arrival(b"tick")
+    counted = {**died_in("orders"), "x-delivery-count": fields.int64(1)}
+    await store.letters.add([first])
+    (kept,) = await store.letters.add([arrival(b"tick", headers=counted, redelivered=True)])
+    assert kept.letter.duplicate_of == first.letter.id
+
+
+async def test_identical_twins_that_were_not_redelivered_are_two_letters(store: Store) -> None:
+    kept = await store.letters.add([arrival(b"tick"), arrival(b"tick")])
+    kept += await store.letters.add([arrival(b"tick")])
+    assert [each.fate for each in kept] == [Fate.NEW] * 3
+
+
+async def test_a_redelivery_from_another_queue_is_no_duplicate(store: Store) -> None:
+    await store.letters.add([arrival(b"tick", queue="one.dlq")])
+    (kept,) = await store.letters.add([arrival(b"tick", queue="other.dlq", redelivered=True)])
+    assert kept.fate is Fate.NEW
+
+
+async def test_a_redelivery_more_than_a_day_later_is_no_duplicate(store: Store) -> None:
+    await store.letters.add([arrival(b"tick", at=timedelta())])
+    (kept,) = await store.letters.add(
+        [arrival(b"tick", redelivered=True, at=timedelta(hours=24, seconds=1))]
+    )
+    assert kept.fate is Fate.NEW
+
+
+# Letters that come back
+
+
+async def test_what_comes_back_as_it_was_sent_is_the_same_letter(store: Store) -> None:
+    given = failed("timeout after 5 s")
+    await store.letters.add([given])
+    await sent(store, given)
+    (kept,) = await store.letters.add([arrival(headers=replayed(given.letter.id, 1))])
+    assert kept.fate is Fate.RETURNED
+    assert kept.letter.id == given.letter.id
+    assert kept.letter.status is State.PENDING
+    assert kept.letter.dlq_retry_count == 1
+    assert kept.letter.error_type == "REJECTED"
+    assert await store.letters.get(given.letter.id) == kept.letter
+    (attempt,) = await store.letters.attempts(given.letter.id)
+    assert attempt.result is Result.RETURNED
+    (_, change) = await store.letters.history(given.letter.id)
+    assert (change.before, change.after) == (State.PROCESSING, State.PENDING)
+    ledger = await store.books.ledger()
+    assert (ledger.received, ledger.returned) == (1, 1)
+    assert await exact(store)
+
+
+async def test_the_fifth_return_makes_a_letter_failed(store: Store) -> None:
+    given = arrival()
+    await store.letters.add([given])
+    for generation in range(1, 6):
+        await sent(store, given, generation=generation)
+        (kept,) = await store.letters.add([arrival(headers=replayed(given.letter.id, generation))])
+    assert kept.letter.status is State.FAILED
+    assert kept.letter.dlq_retry_count == 5
+    assert await exact(store)
+
+
+async def test_a_second_copy_of_a_return_changes_nothing_more(store: Store) -> None:
+    given = arrival()
+    await store.letters.add([given])
+    await sent(store, given)
+    back = replayed(given.letter.id, 1)
+    kept = await store.letters.add([arrival(headers=back), arrival(headers=back)])
+    kept += await store.letters.add([arrival(headers=back)])
+    assert [each.fate for each in kept] == [Fate.RETURNED] * 3
+    assert kept[-1].letter.dlq_retry_count == 1
+    assert await exact(store)
+
+
+async def test_a_letter_that_was_taken_for_resolved_is_pending_again(store: Store) -> None:
+    given = arrival()
+    await store.letters.add([given])
+    await sent(store, given, state=State.RESOLVED)
+    (kept,) = await store.letters.add([arrival(headers=replayed(given.letter.id, 1))])
+    assert kept.letter.status is State.PENDING
+
+
+@pytest.mark.parametrize("what", ["body", "queue", "generation"])
+async def test_what_differs_from_what_was_sent_is_a_new_letter_with_a_parent(
+    store: Store, what: str
+) -> None:
+    given = arrival()
+    await store.letters.add([given])
+    await sent(store, given)
+    headers = replayed(given.letter.id, 2 if what == "generation" else 1)
+    if what == "queue":
+        headers |= died_in("billing")
+    derived = arrival(b"other" if what == "body" else b'{"order": 1}', headers=headers)
+    (kept,) = await store.letters.add([derived])
+    assert kept.fate is Fate.DERIVED
+    assert kept.letter.parent_id == given.letter.id
+    assert not kept.letter.possible_duplicate
+    before = await store.letters.get(given.letter.id)
+    assert before is not None
+    assert before.status is State.PROCESSING
+
+
+async def test_a_return_of_a_letter_that_is_gone_is_a_new_one_with_its_id(store: Store) -> None:
+    gone = arrival().letter.id
+    (kept,) = await store.letters.add([arrival(headers=replayed(gone, 3))])
+    assert kept.fate is Fate.SUCCESSOR
+    assert kept.letter.previous_id == gone
+
+
+# Lists
+
+
+async def test_pages_show_every_letter_once_newest_first(store: Store) -> None:
+    given = [arrival(str(number).encode()) for number in range(25)]
+    await store.letters.add(given)
+    seen: list[str] = []
+    after: str | None = None
+    while True:
+        page = await store.letters.page(Filters(), limit=10, after=after)
+        seen += [letter.id for letter in page.items]
+        after = page.next
+        if after is None:
+            break
+        await store.letters.add([arrival()])  # what arrives meanwhile moves nothing
+    assert seen == [each.letter.id for each in reversed(given)]
+
+
+async def test_a_cursor_that_is_none_is_refused(store: Store) -> None:
+    with pytest.raises(CursorRefused):
+        await store.letters.page(Filters(), after="nonsense")
+
+
+FOUND_BY = {
+    "status": Filters(status=(State.PENDING,)),
+    "error type": Filters(error_type="TIMEOUT_ERROR"),
+    "error type glob": Filters(error_type="TIME*"),
+    "error reason glob": Filters(error_reason="*[5 s]_100%"),
+    "queue": Filters(queue="billing"),
+    "queue glob": Filters(queue="bil?ing"),
+    "exchange": Filters(exchange="shop"),
+    "routing key": Filters(routing_key="order.created"),
+    "source": Filters(source="billing"),
+    "search, any case": Filters(search="AFTER [5"),
+    "search in the body": Filters(search='"order"'),
+    "from": Filters(created_from=BEGAN),
+    "until": Filters(created_until=BEGAN + timedelta(days=3)),
+}
+NOT_FOUND_BY = {
+    "status": Filters(status=(State.MANUAL, State.FAILED)),
+    "case": Filters(error_type="timeout*"),
+    "glob signs of SQL": Filters(error_reason="%"),
+    "half a name": Filters(queue="bill"),
+    "search": Filters(search="nowhere"),
+    "search, signs of SQL": Filters(search="_____________________________"),
+    "from": Filters(created_from=BEGAN + timedelta(days=3)),
+    "until": Filters(created_until=BEGAN - timedelta(seconds=1)),
+    "tag": Filters(tag="payment"),
+}
+
+
+@pytest.mark.parametrize("name", FOUND_BY)
+async def test_a_letter_is_found_by(store: Store, name: str) -> None:
+    await store.letters.add([failed("timeout after [5 s]_100%", queue="billing")])
+    assert len((await store.letters.page(FOUND_BY[name])).items) == 1
+
+
+@pytest.mark.parametrize("name", NOT_FOUND_BY)
+async def test_a_letter_is_not_found_by(store: Store, name: str) -> None:
+    await store.letters.add([failed("timeout after [5 s]_100%", queue="billing")])
+    assert (await store.letters.page(NOT_FOUND_BY[name])).items == ()
+
+
+async def test_filters_by_id_tag_and_group_find_what_they_name(store: Store) -> None:
+    tagged = arrival(headers={**died_in("orders"), "redrive-tags": fields.longstr("a,b")})
+    other = failed("something else")
+    await store.letters.add([tagged, other])
+    for filters in (
+        Filters(ids=(tagged.letter.id,)),
+        Filters(tag="b"),
+        Filters(tag="?"),
+        Filters(group=tagged.letter.fingerprint),
+    ):
+        assert [each.id for each in (await store.letters.page(filters)).items] == [tagged.letter.id]
+
+
+async def test_ids_are_found_by_their_beginning(store: Store) -> None:
+    given = [arrival() for _ in range(3)]
+    await store.letters.add(given)
+    whole = given[1].letter.id
+    assert await store.letters.ids_beginning(whole) == [whole]
+    assert set(await store.letters.ids_beginning(whole[:10])) == {each.letter.id for each in given}
+    assert await store.letters.ids_beginning("zz") == []
+    assert await store.letters.ids_beginning("") == []
+    assert await store.letters.ids_beginning("0" * 33) == []
+
+
+# Export and import
+
+
+async def test_what_is_streamed_and_restored_is_the_same(store: Store, tmp_path: Path) -> None:
+    given = [arrival(str(number).encode()) for number in range(45)]
+    await store.letters.add(given)
+    await sent(store, given[0])
+    await store.letters.add([arrival(b"0", headers=replayed(given[0].letter.id, 1))])
+    kept = [each async for each in store.letters.stream(Filters())]
+    assert [each.letter.id for each in kept] == [each.letter.id for each in given]
+    async with letter_store(f"sqlite:///{tmp_path}/other.db") as other:
+        assert await other.letters.restore(kept) == 45
+        assert await other.letters.restore(kept) == 0
+        assert [each async for each in other.letters.stream(Filters())] == kept
+        assert await exact(other)
+
+
+async def test_a_second_copy_of_a_restored_letter_is_recognised(store: Store) -> None:
+    given = arrival(headers=with_id("r-1"))
+    await store.letters.add([given])
+    kept = [each async for each in store.letters.stream(Filters())]
+    async with store.database.writing() as connection:
+        for table in ("redrive_letter", "redrive_envelope", "redrive_identity", "redrive_ledger"):
+            await connection.execute(text(f"DELETE FROM {table}"))
+    await store.letters.restore(kept)
+    (second,) = await store.letters.add([arrival(headers=with_id("r-1"))])
+    assert second.letter.duplicate_of == given.letter.id
+
+
+# Groups and books
+
+
+async def test_letters_that_failed_alike_are_one_group(store: Store) -> None:
+    await store.letters.add([failed(f"timeout after {number} ms") for number in range(100, 110)])
+    await store.letters.add([failed("connection refused by 10.0.0.1:5432")])
+    page = await store.groups.page()
+    assert [(group.letters, group.error_type) for group in page.items] == [
+        (1, "TIMEOUT_ERROR"),
+        (10, "TIMEOUT_ERROR"),
+    ]
+    biggest = page.items[1]
+    assert biggest.counts == {State.PENDING: 10}
+    assert biggest.first_seen_at < biggest.last_seen_at
+    assert await store.groups.get(biggest.fingerprint) == biggest
+    assert await store.groups.get("0" * 16) is None
+
+
+async def test_groups_are_paged(store: Store) -> None:
+    letters = [failed("no", queue=f"queue-{number}") for number in range(7)]
+    await store.letters.add(letters)
+    first = await store.groups.page(limit=5)
+    rest = await store.groups.page(limit=5, after=first.next)
+    assert (len(first.items), len(rest.items), rest.next) == (5, 2, None)
+    assert [group.queue for group in (*first.items, *rest.items)] == [
+        f"queue-{number}" for number in reversed(range(7))
+    ]
+
+
+async def test_the_books_stay_exact_with_four_writers_and_a_compactor(store: Store) -> None:
+    async def write(writer: int) -> None:
+        for number in range(10):
+            await store.letters.add(
+                [failed(f"no such thing {writer}-{number}-{each}") for each in range(5)]
+            )
+
+    async def compact() -> None:
+        for _ in range(10):
+            await store.books.compact()
+
+    await asyncio.gather(*(write(number) for number in range(4)), compact())
+    before = await store.books.audit()
+    assert before.exact
+    assert before.ledger.received == 200
+    await store.books.compact()
+    assert await store.books.audit() == before
+    (group,) = (await store.groups.page()).items
+    assert group.letters == 200
+
+
+async def test_compacting_leaves_one_row_for_each_account_of_a_group(store: Store) -> None:
+    for _ in range(5):
+        await store.letters.add([failed("no")])
+    await store.books.compact()
+    async with store.database.reading() as connection:
+        rows = (await connection.execute(text("SELECT account, delta FROM redrive_ledger"))).all()
+    assert {row.account: row.delta for row in rows} == {
+        "received": 5,
+        "dlq_pending": 5,
+    }
+
+
+async def test_an_audit_notices_a_letter_that_vanished(store: Store) -> None:
+    given = arrival()
+    await store.letters.add([given])
+    async with store.database.writing() as connection:
+        await connection.execute(text("DELETE FROM redrive_letter"))
+    assert not await exact(store)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE redrive_letter SET status = 'lost'",
+        "UPDATE redrive_letter SET resolution = 'hope'",
+        "UPDATE redrive_letter SET locked_by = 'somebody'",
+        "UPDATE redrive_letter SET generation = -1",
+        "INSERT INTO redrive_ledger (fingerprint, account, delta) VALUES ('x', 'other', 1)",
+    ],
+)
+async def test_the_database_itself_refuses_what_cannot_be(store: Store, statement: str) -> None:
+    await store.letters.add([arrival()])
+    with pytest.raises(StoreRefused):
+        async with store.database.writing() as connection:
+            await connection.execute(text(statement))

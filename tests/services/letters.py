@@ -1,0 +1,92 @@
+"""Arrivals for tests: dead messages as the collector would hand them to the store."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from redrive.amqp import Delivery, Properties, fields
+from redrive.domain.letter import Arrival
+from redrive.store.engine import open_database
+from redrive.store.store import Store, open_letter_store
+from redrive.store.upgrade import upgrade
+from redrive.work.system_state import SystemState
+from redrive.work.understand import Understanding
+
+OWN = frozenset({"retry-queue", "dlq-queue", "queue.delay.1", "retry-queue-1"})
+BEGAN = datetime(2026, 2, 11, 12, 0, 7, 123456, tzinfo=UTC)
+STATE = SystemState(0.25, 0.5)
+
+_numbers = itertools.count(1)
+_random = random.Random(20260211)
+understanding = Understanding("/", OWN)
+
+
+def death(
+    queue: str, *, reason: str = "rejected", count: int = 1, key: str = "order.created", at: int = 0
+) -> bytes:
+    """A raw entry of `x-death`; `at` is seconds after the beginning."""
+    return fields.table(
+        {
+            "count": fields.int64(count),
+            "reason": fields.longstr(reason),
+            "queue": fields.longstr(queue),
+            "time": fields.timestamp(BEGAN + timedelta(seconds=at)),
+            "exchange": fields.longstr("shop"),
+            "routing-keys": fields.array([fields.longstr(key)]),
+        }
+    )
+
+
+def died_in(queue: str, **more: Any) -> dict[str, bytes]:
+    """Headers of a message that its consumer rejected."""
+    return {"x-death": fields.array([death(queue, **more)])}
+
+
+def arrival(
+    body: bytes = b'{"order": 1}',
+    *,
+    headers: Mapping[str, bytes] | None = None,
+    properties: Mapping[str, str] | None = None,
+    queue: str = "dlq-queue",
+    redelivered: bool = False,
+    at: timedelta | None = None,
+    routing_key: str = "dlq-routing-key",
+) -> Arrival:
+    """A dead message, by default one that was rejected in `orders`. Each is a little later."""
+    section = Properties.empty().with_headers(
+        died_in("orders") if headers is None else dict(headers)
+    )
+    for name, value in (properties or {}).items():
+        section = section.with_text(name, value)
+    delivery = Delivery(1, redelivered, "dlq-exchange", routing_key, section.raw, body)
+    later = timedelta(milliseconds=next(_numbers)) if at is None else at
+    return understanding.arrival(
+        delivery, queue, now=BEGAN + later, random=_random.getrandbits(74), state=STATE
+    )
+
+
+def failed(reason: str, *, error_type: str = "TIMEOUT_ERROR", queue: str = "orders") -> Arrival:
+    """A dead message whose consumer said why."""
+    said = {
+        "redrive-error-type": fields.longstr(error_type),
+        "redrive-error-reason": fields.longstr(reason),
+    }
+    return arrival(headers={**died_in(queue), **said})
+
+
+@asynccontextmanager
+async def letter_store(url: str) -> AsyncIterator[Store]:
+    """A store with its tables, closed afterwards."""
+    database = open_database(url, ours=True)
+    await upgrade(database)
+    await database.close()
+    store = await open_letter_store(url)
+    try:
+        yield store
+    finally:
+        await store.close()
