@@ -36,23 +36,36 @@ from redrive.errors import (
     StoreError,
     the_reason,
 )
-from redrive.runtime import connect, management, policy_watch
+from redrive.events import Events
+from redrive.runtime import (
+    connect,
+    limits,
+    management,
+    open_store,
+    policy_watch,
+    understanding,
+)
 from redrive.settings import Settings
-from redrive.work.mover import Limits
+from redrive.work.collection import QueueCollection
+from redrive.work.collector import Collector
+from redrive.work.janitor import Janitor
 from redrive.work.retrier import Retrier
 
 if TYPE_CHECKING:
     from redrive.amqp import Connection
     from redrive.store.policy_watch import PolicyWatch
+    from redrive.store.store import Store
 
 log = structlog.get_logger()
 
 _Result = TypeVar("_Result")
 
-ROLES = ("retrier",)
+ROLES = ("retrier", "collector", "janitor")
 
 _DRAIN: Final = 9.3
 """Seconds that the roles have to end by themselves; the Movers among them take 9 at most."""
+_GARBAGE: Final = 20_000
+"""New objects between two looks for garbage; 700 is Python's own."""
 _DEADLINE: Final = 9.7
 """Seconds after the signal at which the process is gone, whatever hangs: ten are promised."""
 
@@ -79,14 +92,27 @@ async def run_roles(settings: Settings, roles: frozenset[str]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop, stopping, number)
     log.info("run.started", version=__version__, roles=sorted(roles))
-    gc.freeze()  # what start-up made stays; the collector need not walk it for every batch
+    look_for_garbage_seldom()
     await serve(settings, roles, stopping)
     log.info("run.stopped")
 
 
-async def serve(settings: Settings, roles: frozenset[str], stopping: asyncio.Event) -> None:
+def look_for_garbage_seldom() -> None:
+    """What start-up made stays, and what a batch makes dies with it: Python's own collector of
+    garbage, left as it is, would walk through both hundreds of times a second."""
+    gc.freeze()
+    gc.set_threshold(_GARBAGE)
+
+
+async def serve(
+    settings: Settings,
+    roles: frozenset[str],
+    stopping: asyncio.Event,
+    *,
+    events: Events | None = None,
+) -> None:
     """Run the roles until `stopping` is set, then drain. Raises what ended one for good."""
-    working = asyncio.ensure_future(_work(settings, roles, stopping))
+    working = asyncio.ensure_future(_work(settings, roles, stopping, events or Events()))
     watching = asyncio.ensure_future(stopping.wait())
     try:
         await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
@@ -102,11 +128,15 @@ async def serve(settings: Settings, roles: frozenset[str], stopping: asyncio.Eve
         working.result()
 
 
-async def _work(settings: Settings, roles: frozenset[str], stopping: asyncio.Event) -> None:
+async def _work(
+    settings: Settings, roles: frozenset[str], stopping: asyncio.Event, events: Events
+) -> None:
     try:
         async with asyncio.TaskGroup() as tasks:
             if "retrier" in roles:
                 tasks.create_task(_run_retrier(settings, stopping))
+            if roles & {"collector", "janitor"}:
+                tasks.create_task(_run_with_store(settings, roles, stopping, events))
     except BaseExceptionGroup as group:
         raise the_reason(group) from group
 
@@ -135,12 +165,61 @@ async def _run_retrier(settings: Settings, stopping: asyncio.Event) -> None:
             settings.queue,
             lambda: watch.book,
             connect=lambda name: connect(settings, name),
-            limits=Limits(prefetch=settings.broker.prefetch, budget=settings.broker.in_flight),
+            limits=limits(settings),
             parking=parking,
         )
         await retrier.run(stopping)
     finally:
         await watch.stop()
+
+
+async def _run_with_store(
+    settings: Settings, roles: frozenset[str], stopping: asyncio.Event, events: Events
+) -> None:
+    """The roles that work on letters share one store."""
+    store = await _persist(lambda: open_store(settings), "store", stopping)
+    if store is None:
+        return
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            if "collector" in roles:
+                tasks.create_task(_run_collector(settings, store, stopping, events))
+            if "janitor" in roles:
+                tasks.create_task(Janitor(store.books).run(stopping))
+    finally:
+        await store.close()
+
+
+async def _run_collector(
+    settings: Settings, store: Store, stopping: asyncio.Event, events: Events
+) -> None:
+    if await _persist(lambda: assure_topology(settings), "topology", stopping) is None:
+        return
+    names = settings.topology.names
+    own = describe(settings.topology, settings.queue).queue_names()
+    reading = understanding(settings)
+    api = management(settings)
+
+    async def list_queues() -> list[str]:
+        assert api is not None
+        return [str(queue["name"]) for queue in await api.queues("name")]
+
+    def make(queue: str) -> Collector:
+        return Collector(
+            queue,
+            store.letters,
+            reading,
+            connect=lambda name: connect(settings, name),
+            limits=limits(settings),
+            events=events,
+        )
+
+    await QueueCollection(
+        tuple(dict.fromkeys((names.dlq_queue, *settings.collector.queues))),
+        make,
+        list_queues=None if api is None else list_queues,
+        never=own - {names.dlq_queue},
+    ).run(stopping)
 
 
 async def _started(watch: PolicyWatch) -> PolicyWatch:

@@ -7,8 +7,9 @@ decides anything.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+import signal
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redrive import amqp
@@ -16,11 +17,16 @@ from redrive.domain.policy import PolicyBook, ReturnTo
 
 if TYPE_CHECKING:
     from redrive.broker.management import Management
+    from redrive.errors import ManagementError
     from redrive.settings import Settings
     from redrive.store.policies import PolicyTable
     from redrive.store.policy_files import PolicyFiles
     from redrive.store.policy_watch import PolicyWatch
+    from redrive.store.store import Store
     from redrive.store.upgrade import Upgrade
+    from redrive.work.mover import Limits
+    from redrive.work.queue_site import QueueSite
+    from redrive.work.understand import Understanding
 
 _Result = TypeVar("_Result")
 
@@ -55,6 +61,80 @@ def management(settings: Settings) -> Management | None:
     broker = addresses(settings)[0]
     url = settings.broker.management_url.reveal()
     return Management(url, broker.user, broker.password, broker.vhost)
+
+
+# Looking into queues
+
+
+@asynccontextmanager
+async def queue_site(
+    settings: Settings, *, lists: bool = False
+) -> AsyncIterator[tuple[QueueSite, ManagementError | None]]:
+    """The broker for who looks into queues, and why the management API does not help, if it is set
+    and does not. `lists`: queues have to be listed, so without that API there is no use."""
+    from redrive.broker.topology import describe  # noqa: PLC0415
+    from redrive.errors import ManagementError  # noqa: PLC0415
+    from redrive.work.queue_site import QueueSite  # noqa: PLC0415
+
+    async def open_connection(name: str) -> amqp.Connection:
+        return await connect(settings, name)
+
+    connection = await open_connection("redrive look")
+    try:
+        api, silent = management(settings), None
+        try:
+            if api is not None:
+                await api.version()
+        except ManagementError as error:
+            if lists:
+                raise
+            api, silent = None, error
+        own = describe(settings.topology, settings.queue).queue_names()
+        waiting = own - {settings.topology.names.dlq_queue}
+        yield QueueSite(connection, api, open_connection, own, waiting), silent
+    finally:
+        await connection.close()
+
+
+def limits(settings: Settings) -> Limits:
+    """How much may be in flight."""
+    from redrive.work.mover import Limits  # noqa: PLC0415
+
+    return Limits(prefetch=settings.broker.prefetch, budget=settings.broker.in_flight)
+
+
+def understanding(settings: Settings) -> Understanding:
+    """What reads dead messages."""
+    from redrive.broker.topology import describe  # noqa: PLC0415
+    from redrive.work.understand import Understanding  # noqa: PLC0415
+
+    return Understanding(
+        addresses(settings)[0].vhost,
+        describe(settings.topology, settings.queue).queue_names(),
+    )
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[asyncio.Event]:
+    """An event that SIGTERM or Ctrl-C sets, so that work ends in good order. A second signal ends
+    the process at once."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        stopping.set()
+        restore()
+
+    def restore() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    try:
+        yield stopping
+    finally:
+        restore()
 
 
 # The store and the policies
@@ -123,13 +203,30 @@ def policy_watch(settings: Settings) -> PolicyWatch:
     return PolicyWatch(lambda: _open_policy_table(settings), _policy_files(settings))
 
 
+async def open_store(settings: Settings) -> Store:
+    """The store, ready to be used."""
+    from redrive.store.store import open_letter_store  # noqa: PLC0415
+
+    return await open_letter_store(settings.store.url.reveal())
+
+
+@asynccontextmanager
+async def store(settings: Settings) -> AsyncIterator[Store]:
+    """The store, for as long as a command needs it."""
+    opened = await open_store(settings)
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
 async def upgrade_store(settings: Settings) -> Upgrade:
     """Bring the store to this version."""
     from redrive.store.engine import open_database  # noqa: PLC0415
     from redrive.store.upgrade import upgrade  # noqa: PLC0415
 
-    store = open_database(settings.store.url.reveal(), ours=True)
+    database = open_database(settings.store.url.reveal(), ours=True)
     try:
-        return await upgrade(store)
+        return await upgrade(database)
     finally:
-        await store.close()
+        await database.close()

@@ -103,9 +103,11 @@ class CommandLine:
         )
 
     @asynccontextmanager
-    async def running(self, *, admin_url: str, queues: Sequence[str]) -> AsyncIterator[Running]:
-        """`redrive run --roles retrier`, once it consumes. Ends by SIGTERM unless it has ended."""
-        running = Running(self.start("run", "--roles", "retrier"), self)
+    async def running(
+        self, *, admin_url: str, queues: Sequence[str], roles: str = "retrier"
+    ) -> AsyncIterator[Running]:
+        """`redrive run`, once it consumes the queues. Ends by SIGTERM unless it has ended."""
+        running = Running(self.start("run", "--roles", roles), self)
         try:
             await running.consumes(admin_url, queues)
             yield running

@@ -1,13 +1,16 @@
 """One letter's whole life (DESIGN.md), as far as it goes by now; grown by every issue.
 
-A plain pika consumer that only rejects → tiers → dead letter queue, through the command line, with
-kill -9 of Redrive before the first delivery, while the message waits in a tier, and while it is on
-its way back.
+A plain pika consumer that only rejects → tiers → dead letter queue → letter, through the command
+line, with kill -9 of Redrive before the first delivery, while the message waits in a tier, while it
+is on its way back, while the collector has it in hand, and after it is stored.
 """
 
 from __future__ import annotations
 
 import json
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 from redrive.amqp import Delivery, Properties, Publish
@@ -16,7 +19,7 @@ from redrive.domain.deaths import read_deaths
 from tests.acceptance.command_line import CommandLine
 from tests.acceptance.plain_consumer import PlainConsumer
 from tests.services.eventually import eventually_async
-from tests.services.moving import channel_to, holds, publish, ready, take_all
+from tests.services.moving import channel_to, holds, publish, ready
 from tests.services.plugin import Vhost
 from tests.services.retrying import DEAD, declare_origin
 
@@ -76,11 +79,68 @@ async def test_one_letters_whole_life(vhost: Vhost, tmp_path: Path) -> None:
     assert [(each.routing_key, each.body) for each in consumer.seen] == [(KEY, BODY)] * 4
     attempts = [each.headers.get(headers.ATTEMPT) for each in consumer.seen]
     assert attempts == [None, 1, 2, 3]
-    (dead,) = await take_all(url, DEAD)
+    (dead,) = await look_at(url, DEAD)
     has_its_whole_history(dead)
-    for queue in (QUEUE, *READ_BY_THE_RETRIER):
+    await becomes_a_letter(redrive, url, dead)
+    for queue in (QUEUE, DEAD, *READ_BY_THE_RETRIER):
         async with channel_to(url) as channel:
             assert await channel.inspect_queue(queue) == (0, 0)
+
+
+async def look_at(url: str, queue: str) -> list[Delivery]:
+    """What is in a queue, which keeps it: it is in the hands of a consumer that goes away."""
+    async with channel_to(url) as channel:
+        found = await channel.get(queue)
+        assert found is not None
+        return [found]
+
+
+async def becomes_a_letter(redrive: CommandLine, url: str, dead: Delivery) -> None:
+    # Killed with the message in hand: its store is locked by another, so it cannot commit.
+    async with (
+        store_is_locked(redrive.folder / "redrive.db"),
+        redrive.running(admin_url=url, queues=[DEAD], roles="collector") as running,
+    ):
+        await empty(url, DEAD)
+        await running.kill()
+    await holds(url, DEAD, 1)
+
+    # Killed as soon as it is stored: acked or not, it is one letter or a marked second one.
+    async with redrive.running(admin_url=url, queues=[DEAD], roles="collector") as running:
+        await redrive.has_logged("letter.collected", "payment")
+        await running.kill()
+    async with redrive.running(admin_url=url, queues=[DEAD], roles="retrier,collector,janitor"):
+        await empty(url, DEAD)
+
+    listed = json.loads(await redrive.done("letters", "list", "--output", "json"))
+    letters = [each for each in listed["items"] if not each["possibleDuplicate"]]
+    (letter,) = letters
+    shown = json.loads(await redrive.done("letters", "show", letter["id"], "--output", "json"))
+    assert shown["origin"] == {
+        "vhost": letter["origin"]["vhost"],
+        "queue": QUEUE,
+        "exchange": "work",
+        "routingKey": KEY,
+    }
+    assert shown["body"]["data"].encode() == dead.body == BODY
+    assert shown["originalMessage"] == json.loads(BODY)
+    assert (shown["status"], shown["errorType"], shown["retryCount"]) == (
+        "dlq_pending",
+        "REJECTED",
+        3,
+    )
+    assert [death["queue"] for death in shown["deaths"]] == [QUEUE] * 4
+    groups = json.loads(await redrive.done("groups", "list", "--output", "json"))
+    assert [group["fingerprint"] for group in groups["items"]] == [letter["fingerprint"]]
+    await redrive.done("stats", "--ledger")
+
+
+@asynccontextmanager
+async def store_is_locked(path: Path) -> AsyncIterator[None]:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.execute("ROLLBACK")
 
 
 def has_its_whole_history(dead: Delivery) -> None:

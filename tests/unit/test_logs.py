@@ -31,6 +31,17 @@ def test_a_password_in_any_value_is_masked(monkeypatch: pytest.MonkeyPatch) -> N
     assert (event["event"], event["level"]) == ("lost", "warning")
 
 
+@pytest.mark.parametrize("value", ["caf\udce9", 1 << 70, {"a": b"bytes"}])
+def test_whatever_the_value_the_line_is_written(
+    monkeypatch: pytest.MonkeyPatch, value: object
+) -> None:
+    written = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", written)
+    configure_logs()
+    structlog.get_logger().warning("odd", value=value)
+    assert json.loads(written.getvalue())["event"] == "odd"
+
+
 LOGS_INTO_NOTHING = """
 import structlog
 from redrive.cli.logs import configure_logs

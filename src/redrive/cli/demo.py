@@ -1,4 +1,4 @@
-"""`redrive demo`: a private broker, the retrier, plain consumers, and what happens as it happens.
+"""`redrive demo`: a private broker, every role, plain consumers, and what happens as it happens.
 
 Guarantees: nothing outside its temporary folder and its own broker is touched, and both are gone
 afterwards. Exit 0 only if every message ended where it should, after the tries it should take.
@@ -75,6 +75,7 @@ def _settings(url: str, folder: Path) -> Settings:
 async def _play(settings: Settings, output: Output) -> bool:
     from redrive import roles, runtime  # noqa: PLC0415
     from redrive.cli.logs import silence_logs  # noqa: PLC0415
+    from redrive.events import Events  # noqa: PLC0415
     from redrive.work.demonstration import POLICIES, STORY, Demonstration  # noqa: PLC0415
 
     silence_logs()
@@ -82,17 +83,20 @@ async def _play(settings: Settings, output: Output) -> bool:
         await runtime.set_policy(settings, name, max_retries=limit)
     # Before anything can fail: what is rejected towards a missing exchange waits for minutes.
     await roles.assure_topology(settings)
-    stopping = asyncio.Event()
-    serving = asyncio.create_task(roles.serve(settings, roles.choose_roles("retrier"), stopping))
+    stopping, events = asyncio.Event(), Events()
+    serving = asyncio.create_task(
+        roles.serve(settings, frozenset(roles.ROLES), stopping, events=events)
+    )
     connection = await runtime.connect(settings, "redrive demo")
     with _stage() as tell:
         story = Demonstration(connection, tell)
+        events.listen(lambda event: story.collected(event.letter))
         await story.prepare()
         say(
             f"tiers {', '.join(TIERS)}; {len(STORY)} messages, consumers that only accept or reject"
         )
         async with asyncio.timeout(120):
-            await story.play(settings.topology.names.dlq_queue)
+            await story.play()
     stopping.set()
     await serving
     await connection.close()

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import logging
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
+import orjson
 import structlog
 
 from redrive.domain.masking import mask_text
@@ -36,7 +38,9 @@ def configure_logs() -> None:
     """Set up structlog for this process."""
     person = sys.stderr.isatty()
     renderer: Any = (
-        structlog.dev.ConsoleRenderer() if person else structlog.processors.JSONRenderer()
+        structlog.dev.ConsoleRenderer()
+        if person
+        else structlog.processors.JSONRenderer(serializer=_json)
     )
     structlog.configure(
         processors=[
@@ -51,6 +55,13 @@ def configure_logs() -> None:
         logger_factory=structlog.PrintLoggerFactory(_Unfailing()),
         cache_logger_on_first_use=True,
     )
+
+
+def _json(event: object, default: Callable[[Any], Any]) -> str:
+    try:
+        return orjson.dumps(event, default=default).decode()
+    except TypeError:  # a name that was not UTF-8, a number beyond 64 bits
+        return json.dumps(event, default=default)
 
 
 def silence_logs() -> None:

@@ -26,6 +26,9 @@ from redrive.settings.values import (
     read_absolute_path,
     read_base_name,
     read_broker_url,
+    read_header_pattern,
+    read_json_path,
+    read_limit_of,
     read_management_url,
     read_name,
     read_numbered_name,
@@ -35,7 +38,7 @@ from redrive.settings.values import (
 
 # Sections of the contract whose parts of the program are not there yet: a setting that does nothing
 # would mislead, so they are refused by name until they do something.
-NOT_YET = frozenset({"alert", "classify", "collector", "retention", "server", "worker"})
+NOT_YET = frozenset({"alert", "classify", "retention", "server", "worker"})
 
 _URL_HINT = "percent-encode special characters of the password"
 
@@ -227,6 +230,69 @@ class PolicyTableSettings(Section):
     ] = None
 
 
+class CollectorSettings(Section):
+    """Which dead letter queues are collected, beside the topology's own."""
+
+    queues: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=255)], ...],
+        Expected("a list of queue names or globs, such as ['payments.dlq', 'orders.*.dead']"),
+    ] = ()
+
+
+class SweepSettings(Section):
+    """What `redrive sweep` does where the command line does not say otherwise."""
+
+    queues: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=255)], ...],
+        Expected("a list of queue names or globs, such as ['payments.dlq', 'dlq.*']"),
+    ] = ()
+    target: Annotated[
+        str,
+        Field(min_length=1, max_length=255),
+        Expected("a queue's name, or a pattern such as 'dead.*', of 1 to 255 characters"),
+    ] = "permanent_failure_queue"
+    max_retries: Annotated[
+        WholeNumber, Field(ge=0, le=2**31 - 1), Expected("a whole number from 0 to 2147483647")
+    ] = 3
+    max_retries_of: Annotated[
+        tuple[Annotated[str, BeforeValidator(read_limit_of)], ...],
+        Expected("a list of limits such as ['dlq.orders=5', 'dlq.*=2']"),
+    ] = ()
+    count_by: Annotated[
+        Literal["largest", "header", "deaths", "deliveries"],
+        Expected("'largest', 'header', 'deaths' or 'deliveries'"),
+    ] = "largest"
+    create: Annotated[bool, Expected("true or false")] = True
+    watch: Annotated[
+        Duration | None,
+        Field(ge=timedelta(seconds=1), le=timedelta(days=365)),
+        Expected("a duration from 1s to 365d, or nothing for one pass"),
+    ] = None
+
+
+class RedactionSettings(Section):
+    """What is hidden of messages wherever people see them; stored and sent is the original."""
+
+    headers: Annotated[
+        tuple[Annotated[str, BeforeValidator(read_header_pattern)], ...],
+        Expected("names of headers, with * and ? as wildcards, such as ['cookie', '*token*']"),
+    ] = (
+        "*authorization",
+        "cookie",
+        "set-cookie",
+        "*password*",
+        "*secret*",
+        "*token*",
+        "*api-key*",
+        "*api_key*",
+        "*apikey*",
+    )
+    json_paths: Annotated[
+        tuple[Annotated[str, BeforeValidator(read_json_path)], ...],
+        Expected("JSONPath queries, such as ['$.card.number', '$..password']"),
+    ] = ()
+
+
 class Settings(Section):
     """All of them. Field names are the names of the file's sections."""
 
@@ -241,6 +307,9 @@ class Settings(Section):
         tuple[QueueSettings, ...],
         Expected("a list of tables, each with a 'name' and an 'exchange'"),
     ] = ()
+    collector: CollectorSettings = CollectorSettings()
+    sweep: SweepSettings = SweepSettings()
+    redaction: RedactionSettings = RedactionSettings()
 
     @model_validator(mode="after")
     def _policies_differ(self) -> Self:

@@ -125,6 +125,34 @@ def read_prefix(value: object) -> str:
     return prefix
 
 
+def read_header_pattern(value: object) -> str:
+    """A header's name, or a glob of names."""
+    pattern = _text(value)
+    if not 1 <= len(pattern) <= 255:
+        raise ValueError("not such a name")
+    return pattern
+
+
+def read_limit_of(value: object) -> str:
+    """A queue's name or glob, and its limit: `dlq.orders=5`."""
+    name, _, number = _text(value).rpartition("=")
+    if not name or not number.isdecimal() or int(number) >= 2**31:
+        raise ValueError("not such a limit")
+    return f"{name}={int(number)}"
+
+
+def read_json_path(value: object) -> str:
+    """A JSONPath query, as RFC 9535 has them."""
+    import jsonpath  # noqa: PLC0415  (slow to import, and few files have such a setting)
+
+    path = _text(value)
+    try:
+        jsonpath.compile(path, strict=True)
+    except Exception:  # noqa: BLE001  (of many kinds, and not all are the library's own)
+        raise ValueError("not a JSONPath") from None
+    return path
+
+
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError("not text")  # noqa: TRY004  (pydantic collects only ValueError)

@@ -13,14 +13,14 @@ from enum import StrEnum
 from typing import Final
 
 from redrive.amqp import Channel, Connection, Delivery, Properties, Publish
-from redrive.domain import headers
+from redrive.domain.letter import Letter
 
 
 class End(StrEnum):
     """Where a message ends."""
 
     CONSUMED = "consumed"
-    DEAD = "dead letter queue"
+    DEAD = "letter"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class Event:
     """Something that happened to a message: a delivery that its consumer accepted or rejected, or
-    its arrival in the dead letter queue, with the reason that Redrive gave."""
+    the letter that it became, with the reason that Redrive gave."""
 
     part: Part
     kind: str
@@ -124,15 +124,13 @@ class Demonstration:
             await channel.bind_queue(part.queue, part.exchange, part.routing_key)
         await channel.close()
 
-    async def play(self, dead_letter_queue: str) -> None:
+    async def play(self) -> None:
         """Publish every message, consume until each has come to an end."""
         async with asyncio.TaskGroup() as tasks:
             serving = [
                 tasks.create_task(self._consume(await self._connection.channel(), queue))
                 for queue in dict.fromkeys(part.queue for part in STORY)
             ]
-            watching = self._watch_dead(await self._connection.channel(), dead_letter_queue)
-            serving.append(tasks.create_task(watching))
             publisher = await (await self._connection.channel()).publisher()
             for part in STORY:
                 properties = Properties.empty().with_text("content_type", "application/json")
@@ -169,15 +167,11 @@ class Demonstration:
                     self._tell(Event(part, "rejected", tries))
             consumer.flush()
 
-    async def _watch_dead(self, channel: Channel, queue: str) -> None:
-        """Look at dead letters as they arrive, and leave them in their queue."""
-        consumer = await channel.consume(queue, prefetch=100)
-        while batch := await consumer.next_batch():
-            for delivery in batch:
-                part = self._part_of(delivery)
-                reason = Properties.read(delivery.properties).header(headers.ERROR_REASON)
-                self._ended(part, End.DEAD)
-                self._tell(Event(part, "dead", self._tries[part.name], str(reason)))
+    def collected(self, letter: Letter) -> None:
+        """A message is dead, and kept."""
+        part = self._parts[letter.message_id]
+        self._ended(part, End.DEAD)
+        self._tell(Event(part, "dead", self._tries[part.name], letter.error_reason))
 
     def _ended(self, part: Part, end: End) -> None:
         self._ends[part.name].append(end)

@@ -1,0 +1,287 @@
+"""A delivery becomes an arrival: where and why the message failed, as far as it tells.
+
+Nothing a message holds can make this fail: what cannot be understood makes a letter with less in
+it. The envelope has every byte as it came; all texts of the letter can be stored anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+import structlog
+
+from redrive.amqp import Delivery, Properties, fields
+from redrive.domain import headers
+from redrive.domain.deaths import Death, origin_of
+from redrive.domain.failure import (
+    NAMES,
+    UNKNOWN,
+    Failure,
+    failed_queue,
+    published_to,
+    read_failure,
+)
+from redrive.domain.fingerprint import fingerprint
+from redrive.domain.ids import letter_id
+from redrive.domain.letter import Arrival, Envelope, Letter, Replayed
+from redrive.domain.lifecycle import FIRST
+from redrive.domain.texts import storable
+from redrive.errors import MalformedData
+from redrive.store.digests import body_digest, envelope_digest
+from redrive.work.death_reader import DeathReader, storable_time
+from redrive.work.system_state import SystemState
+
+log = structlog.get_logger()
+
+Headers = Mapping[str, object]
+
+_READ: Final = {
+    fields.octets(name): name for name in (*headers.WRITTEN, headers.X_DEATH, headers.TAGS, *NAMES)
+}
+"""The headers that say something, by their names on the wire."""
+_X_DEATH: Final = fields.octets(headers.X_DEATH)
+_DEATHS: Final = fields.octets(headers.DEATHS)
+_STARTS_ANEW: Final = (
+    headers.ID,
+    headers.ATTEMPT,
+    headers.EXCHANGE,
+    headers.ROUTING_KEY,
+    headers.FIRST_FAILED_AT,
+    headers.ERROR_TYPE,
+    headers.ERROR_REASON,
+    headers.ERROR_STACK,
+)
+"""What Redrive noted of a failure elsewhere. Whose letter it was sent for stays: its parent."""
+_STRING: Final = ord("S")
+_NAME: Final = 255
+_MAX_DEATHS: Final = 50
+_MAX_TAGS: Final = 50
+_TAG: Final = 100
+_RANDOM_BITS: Final = 74
+_MAX_COUNT: Final = 2**31 - 1
+
+
+class Understanding:
+    """Reads dead messages of one vhost."""
+
+    def __init__(self, vhost: str, own_queues: Collection[str]) -> None:
+        self._vhost = vhost
+        self._own_queues = own_queues
+        self._deaths = DeathReader()
+
+    def arrival(
+        self, delivery: Delivery, queue: str, *, now: datetime, random: int, state: SystemState
+    ) -> Arrival:
+        """What a delivery of `queue` is. `random` are 74 bits for the letter's id."""
+        envelope = Envelope(
+            vhost=self._vhost,
+            queue=queue,
+            exchange=delivery.exchange,
+            routing_key=delivery.routing_key,
+            redelivered=delivery.redelivered,
+            properties=delivery.properties,
+            body=delivery.body,
+        )
+        now = now.replace(microsecond=now.microsecond // 1000 * 1000)
+        id_ = letter_id(now, random & ((1 << _RANDOM_BITS) - 1))
+        try:
+            return self._read(envelope, id_, now, state)
+        except Exception as error:  # whatever is in it, it is kept
+            if not isinstance(error, MalformedData):
+                log.exception("collector.not_understood", queue=queue, letter=id_)
+            return bare(envelope, id_, now, state, f"the message cannot be read: {error}")
+
+    def _read(self, envelope: Envelope, id_: str, now: datetime, state: SystemState) -> Arrival:
+        properties = Properties.read(envelope.properties)
+        raw = properties.chosen(_READ)
+        fresh = self._deaths.read(raw.pop(_X_DEATH, None))
+        deaths = [*self._deaths.read(raw.pop(_DEATHS, None)), *reversed(fresh)]
+        found = {_READ[name]: _decoded(field) for name, field in raw.items()}
+        died = origin_of(fresh, self._own_queues)
+        origin = died or origin_of(reversed(deaths), self._own_queues)
+        moved_on = died is not None and _moved_on(found, died)
+        if moved_on:
+            found = {name: value for name, value in found.items() if name not in _STARTS_ANEW}
+        queue = self._queue(found, died, origin)
+        exchange, routing_key = self._published_to(envelope, found, died or origin)
+        newest = origin or (deaths[-1] if deaths else None)
+        failure = read_failure(found, newest.reason if newest else None)
+        first, last = _failed_between(found, fresh[::-1] if moved_on else deaths, now)
+        app_id, message_id = properties.get("app_id"), properties.get("message_id")
+        priority = properties.get("priority")
+        letter = Letter(
+            id=id_,
+            message_id=storable(str(message_id), _NAME) if message_id else _made_up(id_, now),
+            status=FIRST,
+            vhost=envelope.vhost,
+            queue=queue,
+            exchange=exchange,
+            routing_key=routing_key,
+            collected_from=envelope.queue,
+            error_type=failure.error_type,
+            error_reason=failure.reason,
+            error_stack=failure.stack,
+            fingerprint=_fingerprint(failure, queue),
+            deaths=tuple(deaths[-_MAX_DEATHS:]),
+            retry_count=_retries(found, origin),
+            first_failed_at=first,
+            last_failed_at=last,
+            source=storable(str(app_id), _NAME) if app_id else queue or envelope.queue,
+            priority=priority if isinstance(priority, int) else 0,
+            tags=_tags(found.get(headers.TAGS)),
+            content_type=_text(properties.get("content_type")),
+            content_encoding=_text(properties.get("content_encoding")),
+            size=len(envelope.body),
+            cpu_usage=state.cpu_usage,
+            memory_usage=state.memory_usage,
+            created_at=now,
+            updated_at=now,
+        )
+        known = found.get(headers.ID)
+        return Arrival(
+            letter=letter,
+            envelope=envelope,
+            redrive_id=known if isinstance(known, str) and known else None,
+            digest=envelope_digest(envelope),
+            body_digest=body_digest(envelope.body),
+            replayed=_replayed(found),
+        )
+
+    def _queue(self, found: Headers, died: Death | None, origin: Death | None) -> str | None:
+        """Where it failed: what the broker wrote last counts before what anybody can write."""
+        noted = found.get(headers.QUEUE)
+        if died is not None:
+            queue: str | None = died.queue
+        elif isinstance(noted, str) and noted:
+            queue = noted
+        elif origin is not None:
+            queue = origin.queue
+        else:
+            queue = failed_queue(found)
+        return None if queue is None else storable(queue, _NAME)
+
+    def _published_to(
+        self, envelope: Envelope, found: Headers, death: Death | None
+    ) -> tuple[str, str]:
+        exchange, key = found.get(headers.EXCHANGE), found.get(headers.ROUTING_KEY)
+        if death is not None and (
+            not isinstance(key, str) or death.queue != found.get(headers.QUEUE)
+        ):
+            exchange, key = death.exchange, death.routing_key
+        if not isinstance(exchange, str) or not isinstance(key, str):
+            exchange, key = published_to(found)
+        if exchange is None or key is None:
+            exchange, key = envelope.exchange, envelope.routing_key
+        return storable(exchange, _NAME), storable(key, _NAME)
+
+
+def bare(envelope: Envelope, id_: str, now: datetime, state: SystemState, reason: str) -> Arrival:
+    """A letter of which only the bytes are known, and why nothing else is."""
+    failure = Failure(error_type=UNKNOWN, reason=storable(reason, 1000))
+    letter = Letter(
+        id=id_,
+        message_id=_made_up(id_, now),
+        status=FIRST,
+        vhost=envelope.vhost,
+        queue=None,
+        exchange=storable(envelope.exchange, _NAME),
+        routing_key=storable(envelope.routing_key, _NAME),
+        collected_from=envelope.queue,
+        error_type=failure.error_type,
+        error_reason=failure.reason,
+        error_stack=None,
+        fingerprint=_fingerprint(failure, None),
+        deaths=(),
+        retry_count=0,
+        first_failed_at=now,
+        last_failed_at=now,
+        source=envelope.queue,
+        priority=0,
+        tags=(),
+        content_type=None,
+        content_encoding=None,
+        size=len(envelope.body),
+        cpu_usage=state.cpu_usage,
+        memory_usage=state.memory_usage,
+        created_at=now,
+        updated_at=now,
+    )
+    return Arrival(
+        letter=letter,
+        envelope=envelope,
+        redrive_id=None,
+        digest=envelope_digest(envelope),
+        body_digest=body_digest(envelope.body),
+        replayed=None,
+    )
+
+
+def _fingerprint(failure: Failure, queue: str | None) -> str:
+    return fingerprint(
+        error_type=failure.error_type,
+        reason=failure.reason,
+        stack=failure.stack,
+        queue=queue or "",
+    )
+
+
+def _moved_on(found: Headers, died: Death) -> bool:
+    """Whether it failed elsewhere since our headers were written."""
+    noted = found.get(headers.QUEUE)
+    return isinstance(noted, str) and storable(noted, _NAME) != died.queue
+
+
+def _failed_between(
+    found: Headers, deaths: list[Death], now: datetime
+) -> tuple[datetime, datetime]:
+    """When it failed first and last. Clocks of other machines may be ahead; order is kept."""
+    times = [death.at for death in deaths if death.at is not None]
+    noted = found.get(headers.FIRST_FAILED_AT)
+    first = storable_time(noted) if isinstance(noted, datetime) else None
+    last = times[-1] if times else now
+    return min(first or (times[0] if times else last), last), last
+
+
+def _retries(found: Headers, origin: Death | None) -> int:
+    noted = found.get(headers.ATTEMPT)
+    if type(noted) is int and 0 <= noted <= _MAX_COUNT:
+        return noted
+    return min(origin.count - 1, _MAX_COUNT) if origin else 0
+
+
+def _replayed(found: Headers) -> Replayed | None:
+    letter, generation = found.get(headers.LETTER), found.get(headers.GENERATION)
+    if not isinstance(letter, str) or type(generation) is not int:
+        return None
+    digits = letter.replace("-", "").lower()
+    if len(letter) != 36 or len(digits) != 32 or set(digits) - set("0123456789abcdef"):
+        return None
+    return Replayed(letter=letter.lower(), generation=generation)
+
+
+def _decoded(field: bytes) -> object:
+    if field[0] == _STRING:
+        return field[5:].decode("utf-8", "surrogateescape")
+    return fields.decode(field)
+
+
+def _tags(value: object) -> tuple[str, ...]:
+    if not isinstance(value, str) or not value:
+        return ()
+    tags = [storable(tag.strip(), _TAG) for tag in value[:10_000].split(",")]
+    return tuple(dict.fromkeys(tag for tag in tags if tag))[:_MAX_TAGS]
+
+
+def _text(value: object) -> str | None:
+    return storable(value, _NAME) if isinstance(value, str) else None
+
+
+def _made_up(id_: str, now: datetime) -> str:
+    return f"msg_{int(now.timestamp())}_{id_[-6:]}"
+
+
+def utc_now() -> datetime:
+    """The time, as letters note it."""
+    return datetime.now(UTC)
