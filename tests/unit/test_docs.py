@@ -72,7 +72,8 @@ def _as_documented(key: str, value: Any) -> str:
     if isinstance(value, ConnectionUrl):
         return value.reveal()
     if isinstance(value, tuple):
-        return ", ".join(map(format_duration, value))
+        texts = [each if isinstance(each, str) else format_duration(each) for each in value]
+        return ", ".join(texts) or "none"
     if key == "broker.in_flight":
         return format_size(value)
     return {None: "none", "": '""'}.get(value, str(value))

@@ -20,6 +20,12 @@ COMMANDS = {
     "run": "Start the roles: retry what fails until its policy says enough.",
     "topology": "Make and check the queues of Redrive; connect your own.",
     "config": "Show the settings in force and where each came from.",
+    "letters": "List, show, export and import what is kept of dead messages.",
+    "groups": "See which letters failed for the same reason in the same place.",
+    "stats": "Count letters by state, and check the books.",
+    "sweep": "Move what was tried too often out of dead letter queues.",
+    "move": "Move messages from a queue to another, or back where they failed.",
+    "peek": "Look into a queue, and leave it as it was.",
     "policy": "Say how often messages of a routing key are retried.",
     "db": "Bring the store to this version of Redrive.",
 }

@@ -1,0 +1,153 @@
+"""`redrive stats`: how many letters are where.
+
+Guarantees: reads only. `--ledger` compares the books with the letters themselves, in one snapshot,
+and exits 1 if they differ in anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from redrive import runtime
+from redrive.cli import groups, wording
+from redrive.cli.app import single
+from redrive.cli.invocation import Invocation, Output, invoked
+from redrive.cli.rendering import Cell, Column, Marked, dump_json, note, print_json, print_table
+from redrive.domain.filters import Audit, Group, Ledger
+from redrive.domain.lifecycle import State
+from redrive.work.show import audit_document, group_document, ledger_document
+
+if TYPE_CHECKING:
+    from redrive.settings import Settings
+
+app = single("stats")
+
+_FAILED = 1
+_EVERY = 2.0
+_TOP = 10
+_LOOKED_AT = 500
+# What somebody may still have to do something about.
+_OPEN = (State.PENDING, State.PROCESSING, State.MANUAL, State.FAILED)
+_CLEAR = "\x1b[H\x1b[2J"
+
+
+@dataclass(frozen=True, slots=True)
+class _Stats:
+    ledger: Ledger
+    top: tuple[Group, ...]
+    all_groups: bool
+    """Whether every group was looked at, or only those that were hit last."""
+    audit: Audit | None
+
+
+@app.command()
+@invoked
+def stats(
+    invocation: Invocation,
+    *,
+    ledger: Annotated[
+        bool,
+        typer.Option("--ledger", help="Compare the books with the letters; exit 1 if they differ."),
+    ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show them every 2 seconds, until Ctrl-C.")
+    ] = False,
+) -> None:
+    """Count letters by state, what came and went, and the largest groups."""
+    settings = invocation.load().settings
+    if watch:
+        runtime.run_async(_watch(settings, invocation.output, ledger=ledger))
+        return
+    found = runtime.run_async(_once(settings, ledger=ledger))
+    if invocation.output is Output.JSON:
+        print_json(_document(found))
+    else:
+        _show(found)
+    if found.audit is not None and not found.audit.exact:
+        note("the books are not exact; please report it, with what is shown here")
+        raise typer.Exit(_FAILED)
+
+
+async def _once(settings: Settings, *, ledger: bool) -> _Stats:
+    async with contextlib.aclosing(_readings(settings, ledger=ledger)) as readings:
+        return await anext(readings)
+
+
+async def _watch(settings: Settings, output: Output, *, ledger: bool) -> None:
+    # Closed here, while the event loop still runs as usual, and not when Ctrl-C ends it.
+    async with contextlib.aclosing(_readings(settings, ledger=ledger)) as readings:
+        async for found in readings:
+            if output is Output.JSON:
+                sys.stdout.write(dump_json(_document(found)) + "\n")
+            else:
+                sys.stdout.write(_CLEAR if sys.stdout.isatty() else "")
+                typer.echo(wording.clock(datetime.now(UTC)))
+                _show(found)
+            sys.stdout.flush()
+            await asyncio.sleep(_EVERY)
+
+
+async def _readings(settings: Settings, *, ledger: bool) -> AsyncGenerator[_Stats, None]:
+    """The numbers, each time somebody asks for the next."""
+    async with runtime.store(settings) as store:
+        while True:
+            audit = await store.books.audit() if ledger else None
+            page = await store.groups.page(limit=_LOOKED_AT)
+            ranked = sorted(page.items, key=_open, reverse=True)
+            yield _Stats(
+                audit.ledger if audit else await store.books.ledger(),
+                tuple(group for group in ranked[:_TOP] if _open(group)),
+                page.next is None,
+                audit,
+            )
+
+
+def _open(group: Group) -> int:
+    return sum(group.counts.get(state, 0) for state in _OPEN)
+
+
+def _document(found: _Stats) -> dict[str, Any]:
+    document = audit_document(found.audit) if found.audit else ledger_document(found.ledger)
+    return {**document, "groups": [group_document(group) for group in found.top]}
+
+
+def _show(found: _Stats) -> None:
+    if found.audit is not None:
+        _show_audit(found.audit)
+    else:
+        rows = [(wording.state(state), f"{found.ledger.states.get(state, 0):,}") for state in State]
+        print_table(("STATE", Column("LETTERS", right=True)), [rows])
+    ledger = found.ledger
+    typer.echo()
+    typer.echo(
+        f"{wording.plural(ledger.received, 'letter')} received, {ledger.deleted:,} deleted;"
+        f" {wording.plural(ledger.returned, 'delivery', 'deliveries')} of letters that came back"
+    )
+    if found.top:
+        typer.echo()
+        if not found.all_groups:
+            typer.echo(f"Largest of the {_LOOKED_AT} groups that were hit last:")
+        now = datetime.now(UTC)
+        print_table(groups.COLUMNS, [[groups.row(group, now) for group in found.top]])
+
+
+def _show_audit(audit: Audit) -> None:
+    rows: list[tuple[Cell, ...]] = []
+    for state in State:
+        booked, there = audit.ledger.states.get(state, 0), audit.rows.get(state, 0)
+        verdict = Marked("exact", "green") if booked == there else Marked("DIFFERS", "bold red")
+        rows.append((wording.state(state), f"{booked:,}", f"{there:,}", verdict))
+    placed = sum(audit.ledger.states.values()) + audit.ledger.deleted
+    balanced = Marked("exact", "green") if audit.ledger.balanced else Marked("DIFFERS", "bold red")
+    total = ("received", f"{audit.ledger.received:,}", f"{placed:,}", balanced)
+    print_table(
+        ("STATE", Column("BOOKS", right=True), Column("LETTERS", right=True), ""), [rows, [total]]
+    )

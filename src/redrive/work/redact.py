@@ -1,0 +1,170 @@
+"""What people must not see of a message: headers by name, parts of JSON bodies by JSONPath.
+
+Guarantees: applies to what is shown, logged and exported, never to what is stored or sent. A rule
+that touches a body replaces the whole shown text by a new rendering without the hidden parts, so
+that neither the original bytes nor a repeated key give them away; where no rule touches, every byte
+is as it was. A body that is no JSON has no parts to hide and is shown as it is. Where a rule cannot
+be applied, more is hidden rather than less.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from redrive.amqp import fields
+from redrive.amqp.properties import Properties
+from redrive.domain.letter import Envelope
+from redrive.domain.masking import MASK
+from redrive.errors import MalformedData
+from redrive.work.decode import Decoded, Kind, decode_body
+
+if TYPE_CHECKING:
+    from jsonpath import CompoundJSONPath, JSONPath
+
+    from redrive.settings.sections import RedactionSettings
+
+_TABLE: Final = ord("F")
+_ARRAY: Final = ord("A")
+
+
+@dataclass(frozen=True, slots=True)
+class RedactedBody:
+    """A body as it may be shown."""
+
+    text: str
+    document: Any
+
+
+class Redaction:
+    """The rules of one set of settings."""
+
+    def __init__(self, headers: Sequence[str] = (), json_paths: Sequence[str] = ()) -> None:
+        self._names = re.compile(
+            "|".join(map(_glob, headers)) or r"(?!)", re.IGNORECASE | re.DOTALL
+        )
+        self._paths = _compile(json_paths) if json_paths else []
+
+    @classmethod
+    def by(cls, settings: RedactionSettings) -> Self:
+        """The rules that the settings have."""
+        return cls(settings.headers, settings.json_paths)
+
+    def hides(self, header: str) -> bool:
+        """Whether the value of a header, or of an entry of a table in one, is hidden."""
+        return self._names.fullmatch(header) is not None
+
+    def body(self, decoded: Decoded) -> RedactedBody | None:
+        """The body without what is hidden; None if nothing of it is."""
+        if not self._paths or decoded.kind is not Kind.JSON:
+            return None
+        document = copy.deepcopy(decoded.document)
+        touched = decoded.repeats_keys
+        for path in self._paths:
+            try:
+                matches = list(path.finditer(document))
+            except Exception:  # noqa: BLE001  (the library's own, of many kinds; see the docstring)
+                return RedactedBody(json.dumps(MASK), MASK)
+            for match in matches:
+                touched = True
+                if match.parent is None:
+                    document = MASK
+                else:
+                    match.parent.obj[match.parts[-1]] = MASK  # type: ignore[index]
+        return RedactedBody(_render(document), document) if touched else None
+
+    def properties(self, raw: bytes) -> bytes:
+        """A property section with the hidden headers' values replaced."""
+        try:
+            properties = Properties.read(raw)
+        except MalformedData:
+            return raw
+        entries = properties.entries()
+        shown = [(name, self._field(name, field)) for name, field in entries]
+        touched = {name for (name, new), (_, old) in zip(shown, entries, strict=True) if new != old}
+        if not touched:
+            return raw
+        # Of repeated names the first stays: it may be the one that nothing touched.
+        put = {name: field for name, field in reversed(shown) if name in touched}
+        return properties.with_headers(put).raw
+
+    def envelope(self, envelope: Envelope) -> Envelope:
+        """A message as it may leave; the very same if no rule touches it."""
+        properties = self.properties(envelope.properties)
+        body = envelope.body
+        if self._paths:
+            content_type, content_encoding = content_of(envelope)
+            redacted = self.body(decode_body(body, content_type, content_encoding))
+            if redacted is not None:
+                body = redacted.text.encode("utf-8", "surrogatepass")
+        if properties == envelope.properties and body is envelope.body:
+            return envelope
+        return replace(envelope, properties=properties, body=body)
+
+    def _field(self, name: str, field: bytes) -> bytes:
+        return fields.longstr(MASK) if self.hides(name) else self._inside(field, 0)
+
+    def _inside(self, field: bytes, depth: int) -> bytes:
+        """A table or array with what is hidden in it replaced; any other field as it is."""
+        if field[0] not in (_TABLE, _ARRAY):
+            return field
+        if depth == fields.MAX_DEPTH:
+            return fields.longstr(MASK)
+        parts: list[bytes] = []
+        try:
+            if field[0] == _TABLE:
+                for name, start, stop in fields.table_entries(field, 5, len(field)):
+                    hidden = self.hides(fields.text(name))
+                    value = (
+                        fields.longstr(MASK)
+                        if hidden
+                        else self._inside(field[start:stop], depth + 1)
+                    )
+                    parts.append(fields.entry(name, value))
+            else:
+                start = 5
+                while start < len(field):
+                    stop = fields.field_end(field, start, len(field))
+                    parts.append(self._inside(field[start:stop], depth + 1))
+                    start = stop
+        except (MalformedData, IndexError):
+            return fields.longstr(MASK)
+        inside = b"".join(parts)
+        return field[:1] + len(inside).to_bytes(4, "big") + inside
+
+
+def content_of(envelope: Envelope) -> tuple[str | None, str | None]:
+    """Content type and content encoding of a message."""
+    try:
+        properties = Properties.read(envelope.properties)
+    except MalformedData:
+        return None, None
+    found = [properties.get(name) for name in ("content_type", "content_encoding")]
+    content_type, content_encoding = (one if isinstance(one, str) else None for one in found)
+    return content_type, content_encoding
+
+
+def _glob(pattern: str) -> str:
+    return re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
+
+
+def _compile(paths: Sequence[str]) -> list[JSONPath | CompoundJSONPath]:
+    import jsonpath  # noqa: PLC0415  (slow to import, and few settings have such rules)
+
+    return [jsonpath.compile(path, strict=True) for path in paths]
+
+
+def _render(document: Any) -> str:
+    text = json.dumps(document, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which only an escape can write
+        return json.dumps(document)
+    return text
+
+
+NO_REDACTION: Final = Redaction()
