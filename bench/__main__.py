@@ -12,7 +12,7 @@ from pathlib import Path
 
 import uvloop
 
-from bench import memory, report, retrier, wire
+from bench import collector, memory, report, retrier, sweep, wire
 from bench.options import QUEUE_TYPES, Options
 from bench.report import Result
 from bench.stage import BenchFailed, Stage, open_stage, say
@@ -22,6 +22,8 @@ BENCHES: dict[str, Callable[[Stage, Options], Awaitable[Result]]] = {
     "wire": wire.run,
     "memory": memory.run,
     "retrier": retrier.run,
+    "collector": collector.run,
+    "sweep": sweep.run,
 }
 
 
@@ -65,7 +67,9 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="wire    messages a second and CPU per message, against shovel and Python clients\n"
         "memory  growth of memory while a million messages are moved\n"
-        "retrier each hop against the shovel, many queues, lateness",
+        "retrier each hop against the shovel, many queues, lateness\n"
+        "collector  into the store against the shovel, memory, reading a million letters\n"
+        "sweep   a dead letter queue, half over the limit, against a loop with pika",
     )
     parser.add_argument(
         "name", nargs="?", choices=BENCHES, help="which one; all of them if none is named"

@@ -105,6 +105,10 @@ class MoverProcess:
             raise BenchFailed(f"the process of {arguments[0]} did not start")
         return mover
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     async def go(self) -> None:
         await self.tell("go")
 

@@ -15,9 +15,14 @@ from collections.abc import Awaitable, Callable
 from redrive.cli.logs import silence_logs
 
 
-async def move_until_told(move: Callable[[asyncio.Event], Awaitable[None]]) -> None:
-    """Run `move`, which ends when its event is set, between the parent's two words."""
-    silence_logs()  # stdout is what the parent reads
+async def move_until_told(
+    move: Callable[[asyncio.Event], Awaitable[None]], prepare: Callable[[], None] = silence_logs
+) -> None:
+    """Run `move`, which ends when its event is set, between the parent's two words.
+
+    `prepare` sets up the logs: stdout is what the parent reads.
+    """
+    prepare()
     print("ready", flush=True)
     await _line()
     before = resource.getrusage(resource.RUSAGE_SELF)
