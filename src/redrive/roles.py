@@ -32,6 +32,7 @@ from redrive.errors import (
     AccessRefused,
     BrokerError,
     ManagementError,
+    SchemaNewer,
     SettingsError,
     StoreError,
     the_reason,
@@ -49,6 +50,7 @@ from redrive.settings import Settings
 from redrive.work.collection import QueueCollection
 from redrive.work.collector import Collector
 from redrive.work.janitor import Janitor
+from redrive.work.redact import Redaction
 from redrive.work.retrier import Retrier
 
 if TYPE_CHECKING:
@@ -197,7 +199,7 @@ async def _run_collector(
         return
     names = settings.topology.names
     own = describe(settings.topology, settings.queue).queue_names()
-    reading = understanding(settings)
+    reading, redaction = understanding(settings), Redaction.by(settings.redaction)
     api = management(settings)
 
     async def list_queues() -> list[str]:
@@ -212,6 +214,7 @@ async def _run_collector(
             connect=lambda name: connect(settings, name),
             limits=limits(settings),
             events=events,
+            redaction=redaction,
         )
 
     await QueueCollection(
@@ -274,6 +277,8 @@ async def _persist(
     while not stopping.is_set():
         try:
             return await _unless(stopping, attempt)
+        except SchemaNewer:
+            raise  # waiting does not mend it
         except (StoreError, BrokerError) as error:
             failures += 1
             delay = backoff.delay(failures, random.random())  # noqa: S311  # spreads load, no secret

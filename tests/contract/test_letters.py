@@ -10,16 +10,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import insert, text, update
+from sqlalchemy import text
 
 from redrive.amqp import fields
 from redrive.domain.filters import Filters
-from redrive.domain.letter import Arrival, Envelope, Fate, Result
+from redrive.domain.letter import Envelope, Fate
 from redrive.domain.lifecycle import State
 from redrive.errors import CursorRefused, StoreRefused
-from redrive.store.schema import redrive_attempt, redrive_letter
 from redrive.store.store import Store
-from tests.services.letters import BEGAN, arrival, died_in, failed, letter_store
+from tests.services.letters import (
+    BEGAN,
+    arrival,
+    books_are_exact,
+    died_in,
+    failed,
+    letter_store,
+    replayed,
+    sent_by_a_worker,
+)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -34,49 +42,6 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 def with_id(name: str, **more: Any) -> dict[str, bytes]:
     return {**died_in("orders"), "redrive-id": fields.longstr(name), **more}
-
-
-def replayed(letter: str, generation: int) -> dict[str, bytes]:
-    return {
-        **died_in("orders"),
-        "redrive-letter": fields.longstr(letter),
-        "redrive-generation": fields.int32(generation),
-    }
-
-
-async def sent(
-    store: Store, kept: Arrival, *, generation: int = 1, state: State = State.PROCESSING
-) -> None:
-    """As if a worker had sent the letter."""
-    async with store.database.writing() as connection:
-        await connection.execute(
-            insert(redrive_attempt).values(
-                letter_id=kept.letter.id,
-                generation=generation,
-                at=BEGAN,
-                worker_id="worker-1",
-                strategy="immediate",
-                result=Result.SENT.value,
-                queue=kept.letter.queue,
-                body_digest=kept.body_digest,
-            )
-        )
-        await connection.execute(
-            update(redrive_letter)
-            .where(redrive_letter.c.id == kept.letter.id)
-            .values(status=state.value, generation=generation)
-        )
-        await connection.execute(
-            text(
-                "INSERT INTO redrive_ledger (fingerprint, account, delta) VALUES"
-                f" ('{kept.letter.fingerprint}', 'dlq_pending', -1),"
-                f" ('{kept.letter.fingerprint}', '{state.value}', 1)"
-            )
-        )
-
-
-async def exact(store: Store) -> bool:
-    return (await store.books.audit()).exact
 
 
 # Into the store and out of it
@@ -225,87 +190,6 @@ async def test_a_redelivery_more_than_a_day_later_is_no_duplicate(store: Store) 
     assert kept.fate is Fate.NEW
 
 
-# Letters that come back
-
-
-async def test_what_comes_back_as_it_was_sent_is_the_same_letter(store: Store) -> None:
-    given = failed("timeout after 5 s")
-    await store.letters.add([given])
-    await sent(store, given)
-    (kept,) = await store.letters.add([arrival(headers=replayed(given.letter.id, 1))])
-    assert kept.fate is Fate.RETURNED
-    assert kept.letter.id == given.letter.id
-    assert kept.letter.status is State.PENDING
-    assert kept.letter.dlq_retry_count == 1
-    assert kept.letter.error_type == "REJECTED"
-    assert await store.letters.get(given.letter.id) == kept.letter
-    (attempt,) = await store.letters.attempts(given.letter.id)
-    assert attempt.result is Result.RETURNED
-    (_, change) = await store.letters.history(given.letter.id)
-    assert (change.before, change.after) == (State.PROCESSING, State.PENDING)
-    ledger = await store.books.ledger()
-    assert (ledger.received, ledger.returned) == (1, 1)
-    assert await exact(store)
-
-
-async def test_the_fifth_return_makes_a_letter_failed(store: Store) -> None:
-    given = arrival()
-    await store.letters.add([given])
-    for generation in range(1, 6):
-        await sent(store, given, generation=generation)
-        (kept,) = await store.letters.add([arrival(headers=replayed(given.letter.id, generation))])
-    assert kept.letter.status is State.FAILED
-    assert kept.letter.dlq_retry_count == 5
-    assert await exact(store)
-
-
-async def test_a_second_copy_of_a_return_changes_nothing_more(store: Store) -> None:
-    given = arrival()
-    await store.letters.add([given])
-    await sent(store, given)
-    back = replayed(given.letter.id, 1)
-    kept = await store.letters.add([arrival(headers=back), arrival(headers=back)])
-    kept += await store.letters.add([arrival(headers=back)])
-    assert [each.fate for each in kept] == [Fate.RETURNED] * 3
-    assert kept[-1].letter.dlq_retry_count == 1
-    assert await exact(store)
-
-
-async def test_a_letter_that_was_taken_for_resolved_is_pending_again(store: Store) -> None:
-    given = arrival()
-    await store.letters.add([given])
-    await sent(store, given, state=State.RESOLVED)
-    (kept,) = await store.letters.add([arrival(headers=replayed(given.letter.id, 1))])
-    assert kept.letter.status is State.PENDING
-
-
-@pytest.mark.parametrize("what", ["body", "queue", "generation"])
-async def test_what_differs_from_what_was_sent_is_a_new_letter_with_a_parent(
-    store: Store, what: str
-) -> None:
-    given = arrival()
-    await store.letters.add([given])
-    await sent(store, given)
-    headers = replayed(given.letter.id, 2 if what == "generation" else 1)
-    if what == "queue":
-        headers |= died_in("billing")
-    derived = arrival(b"other" if what == "body" else b'{"order": 1}', headers=headers)
-    (kept,) = await store.letters.add([derived])
-    assert kept.fate is Fate.DERIVED
-    assert kept.letter.parent_id == given.letter.id
-    assert not kept.letter.possible_duplicate
-    before = await store.letters.get(given.letter.id)
-    assert before is not None
-    assert before.status is State.PROCESSING
-
-
-async def test_a_return_of_a_letter_that_is_gone_is_a_new_one_with_its_id(store: Store) -> None:
-    gone = arrival().letter.id
-    (kept,) = await store.letters.add([arrival(headers=replayed(gone, 3))])
-    assert kept.fate is Fate.SUCCESSOR
-    assert kept.letter.previous_id == gone
-
-
 # Lists
 
 
@@ -399,7 +283,7 @@ async def test_ids_are_found_by_their_beginning(store: Store) -> None:
 async def test_what_is_streamed_and_restored_is_the_same(store: Store, tmp_path: Path) -> None:
     given = [arrival(str(number).encode()) for number in range(45)]
     await store.letters.add(given)
-    await sent(store, given[0])
+    await sent_by_a_worker(store, given[0])
     await store.letters.add([arrival(b"0", headers=replayed(given[0].letter.id, 1))])
     kept = [each async for each in store.letters.stream(Filters())]
     assert [each.letter.id for each in kept] == [each.letter.id for each in given]
@@ -407,7 +291,7 @@ async def test_what_is_streamed_and_restored_is_the_same(store: Store, tmp_path:
         assert await other.letters.restore(kept) == 45
         assert await other.letters.restore(kept) == 0
         assert [each async for each in other.letters.stream(Filters())] == kept
-        assert await exact(other)
+        assert await books_are_exact(other)
 
 
 async def test_a_second_copy_of_a_restored_letter_is_recognised(store: Store) -> None:
@@ -489,7 +373,7 @@ async def test_an_audit_notices_a_letter_that_vanished(store: Store) -> None:
     await store.letters.add([given])
     async with store.database.writing() as connection:
         await connection.execute(text("DELETE FROM redrive_letter"))
-    assert not await exact(store)
+    assert not await books_are_exact(store)
 
 
 @pytest.mark.parametrize(

@@ -225,6 +225,9 @@ class DyingOnce:
             threading.Thread(target=self._postgres.restart).start()
         return await self._letters.add(arrivals, again=again)
 
+    async def prove_writable(self) -> None:
+        await self._letters.prove_writable()
+
 
 async def test_a_database_that_is_lost_while_it_refuses_a_letter_does_not_end_the_collector(
     vhost: Vhost, postgres: PrivatePostgres, database: str

@@ -23,7 +23,8 @@ from redrive.events import Events
 from redrive.store.schema import redrive_letter
 from redrive.store.store import Store
 from redrive.work import collector
-from redrive.work.collector import Collector, LetterStore
+from redrive.work.collector import Collector
+from redrive.work.keeper import LetterStore
 from redrive.work.lane import Connect
 from redrive.work.mover import Limits
 from redrive.work.understand import Understanding

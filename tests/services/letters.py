@@ -9,9 +9,14 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from sqlalchemy import insert, text, update
+
 from redrive.amqp import Delivery, Properties, fields
-from redrive.domain.letter import Arrival
+from redrive.domain.letter import Arrival, Result
+from redrive.domain.lifecycle import State
+from redrive.store.digests import body_digest
 from redrive.store.engine import open_database
+from redrive.store.schema import redrive_attempt, redrive_letter
 from redrive.store.store import Store, open_letter_store
 from redrive.store.upgrade import upgrade
 from redrive.work.system_state import SystemState
@@ -90,3 +95,51 @@ async def letter_store(url: str) -> AsyncIterator[Store]:
         yield store
     finally:
         await store.close()
+
+
+def replayed(letter: str, generation: int) -> dict[str, bytes]:
+    return {
+        **died_in("orders"),
+        "redrive-letter": fields.longstr(letter),
+        "redrive-generation": fields.int32(generation),
+    }
+
+
+async def sent_by_a_worker(
+    store: Store,
+    kept: Arrival,
+    *,
+    generation: int = 1,
+    before: State = State.PENDING,
+    state: State = State.PROCESSING,
+) -> None:
+    """As if a worker had sent the letter."""
+    async with store.database.writing() as connection:
+        await connection.execute(
+            insert(redrive_attempt).values(
+                letter_id=kept.letter.id,
+                generation=generation,
+                at=BEGAN,
+                worker_id="worker-1",
+                strategy="immediate",
+                result=Result.SENT.value,
+                queue=kept.letter.queue,
+                body_digest=body_digest(kept.envelope.body),
+            )
+        )
+        await connection.execute(
+            update(redrive_letter)
+            .where(redrive_letter.c.id == kept.letter.id)
+            .values(status=state.value, generation=generation)
+        )
+        await connection.execute(
+            text(
+                "INSERT INTO redrive_ledger (fingerprint, account, delta) VALUES"
+                f" ('{kept.letter.fingerprint}', '{before.value}', -1),"
+                f" ('{kept.letter.fingerprint}', '{state.value}', 1)"
+            )
+        )
+
+
+async def books_are_exact(store: Store) -> bool:
+    return (await store.books.audit()).exact

@@ -5,6 +5,10 @@ Memory is bounded by `budget` bytes: while more than that is unsettled, the sock
 So a connection with a budgeted consumer must not be the one whose confirms settle the deliveries:
 they would never be read. Publish on another connection.
 
+What is held stays with the broker as unsettled and costs no memory here; it goes back by one nack
+for all of it, after the consumer was cancelled: so it is not delivered to us again, and queues that
+can keep its order do.
+
 When the connection or channel ends, `next_batch` raises its error, and every delivery that was not
 settled on the wire is void: the broker delivers it again, here or elsewhere.
 """
@@ -41,6 +45,7 @@ class Consumer:
         self._cancelled = False
         self._closed = False
         self._unread = 0  # the last delivery that came too late
+        self._kept = 0  # the last delivery that is held
         self._settlement = Settlement()
         self._stragglers: asyncio.TimerHandle | None = None
 
@@ -120,6 +125,12 @@ class Consumer:
             delivery, frames.nack(self._channel.number, delivery.tag, multiple=False, requeue=True)
         )
 
+    def hold(self, delivery: Delivery) -> None:
+        """Keep a delivery unsettled until `give_back`. Its content need not be kept for that."""
+        self._kept = max(self._kept, delivery.tag)
+        self._settlement.hold(delivery.tag)
+        self._release(delivery.size)
+
     def reject(self, delivery: Delivery) -> None:
         """Reject a delivery for good: it goes the way of its queue's dead letter exchange."""
         self._answer(delivery, frames.reject(self._channel.number, delivery.tag, requeue=False))
@@ -136,14 +147,14 @@ class Consumer:
             self._over = False
             self._channel.wire.over_budget(self, over=False)
 
-    def flush(self) -> None:
-        """Send the acks that are due."""
+    def flush(self, *, everything: bool = False) -> None:
+        """Send the acks that are due; or all of them, also those that wait for a gap to close."""
         if self._closed:
             return
         number, write = self._channel.number, self._channel.wire.write
-        for tag, multiple in self._settlement.flush():
+        for tag, multiple in self._settlement.flush(everything=everything):
             write(frames.ack(number, tag, multiple=multiple))
-        if self._unread and not self._held and not self._settlement.waiting:
+        if self._unread and not (self._held or self._kept or self._settlement.waiting):
             # Everything before is settled: what this names are the unread ones, and no other.
             write(frames.nack(number, self._unread, multiple=True, requeue=True))
             self._unread = 0
@@ -151,15 +162,42 @@ class Consumer:
             loop = asyncio.get_running_loop()
             self._stragglers = loop.call_later(_STRAGGLERS_AFTER, self._flush_stragglers)
 
+    async def give_back(self) -> None:
+        """Give back what is held and what nobody has taken, once the consumer is cancelled and all
+        else is settled."""
+        for delivery in self._arrived:
+            self.hold(delivery)
+        self._arrived.clear()
+        self.flush(everything=True)
+        last = max(self._kept, self._unread)
+        if self._kept and not self._closed:
+            self._channel.wire.write(
+                frames.nack(self._channel.number, last, multiple=True, requeue=True)
+            )
+            self._kept = self._unread = 0
+
+    def return_everything(self) -> None:
+        """Give back all that was delivered and is not settled, read or unread, by one nack. Nothing
+        can be settled afterwards."""
+        self.flush(everything=True)
+        if not self._closed:
+            # The tag 0 names all that is outstanding on the channel.
+            self._channel.wire.write(
+                frames.nack(self._channel.number, 0, multiple=True, requeue=True)
+            )
+        self._closed = True
+
     def _flush_stragglers(self) -> None:
         self._stragglers = None
         self.flush()
 
-    async def cancel(self) -> None:
-        """Stop consuming. What arrived is still the owner's; what arrives from now on goes back."""
+    async def cancel(self, *, take_the_rest: bool = False) -> None:
+        """Stop consuming. What arrived is still the owner's; what is under way goes back, or is
+        the owner's too, who then reads on until `next_batch` is empty."""
         if self._cancelled:
             return
-        self._cancelled = True
+        self._cancelled = not take_the_rest
         await self._channel.cancel(self._tag)
+        self._cancelled = True
         self.flush()
         self.wake()

@@ -21,6 +21,7 @@ from redrive.cli.rendering import Cell, Column, note, one_line, print_json, prin
 from redrive.cli.short_ids import short_ids
 from redrive.domain.filters import Filters, Group, Page
 from redrive.domain.letter import Letter
+from redrive.work.redact import Redaction
 from redrive.work.show import group_document, letter_summary
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ def list_(
 
 async def _page(settings: Settings, limit: int, after: str | None) -> Page[Group]:
     async with runtime.store(settings) as store:
-        return await store.groups.page(limit=limit, after=after)
+        page = await store.groups.page(limit=limit, after=after)
+    return Page(tuple(map(Redaction.by(settings.redaction).group, page.items)), page.next)
 
 
 def row(each: Group, now: datetime) -> tuple[Cell, ...]:
@@ -133,4 +135,7 @@ async def _group(
         if found is None:
             return None
         page = await store.letters.page(Filters(group=name), limit=_NEWEST)
-        return found, page, await short_ids(store.letters, [each.id for each in page.items])
+        redaction = Redaction.by(settings.redaction)
+        page = Page(tuple(map(redaction.letter, page.items)), page.next)
+        ids = await short_ids(store.letters, [each.id for each in page.items])
+        return redaction.group(found), page, ids

@@ -8,6 +8,7 @@ the number of letters.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -90,6 +91,8 @@ async def _page(
     async with runtime.store(settings) as store:
         filters = await selection.filters(store.letters)
         page = await store.letters.page(filters, limit=selection.limit or _PAGE, after=after)
+        shown = Redaction.by(settings.redaction).letter
+        page = Page(tuple(map(shown, page.items)), page.next)
         ids = [letter.id for letter in page.items]
         return page, await short_ids(store.letters, ids) if shorten else {}
 
@@ -136,6 +139,7 @@ def show(
         return
     from redrive.cli.letter_view import LetterView  # noqa: PLC0415  (the other commands do without)
 
+    kept = replace(kept, letter=redaction.letter(kept.letter))
     LetterView(kept, redaction, datetime.now(UTC), console(), full=full).print()
 
 

@@ -23,6 +23,7 @@ from redrive.cli.invocation import Invocation, Output, invoked
 from redrive.cli.rendering import Cell, Column, Marked, dump_json, note, print_json, print_table
 from redrive.domain.filters import Audit, Group, Ledger
 from redrive.domain.lifecycle import State
+from redrive.work.redact import Redaction
 from redrive.work.show import audit_document, group_document, ledger_document
 
 if TYPE_CHECKING:
@@ -101,10 +102,11 @@ async def _readings(settings: Settings, *, ledger: bool) -> AsyncGenerator[_Stat
         while True:
             audit = await store.books.audit() if ledger else None
             page = await store.groups.page(limit=_LOOKED_AT)
+            hidden = Redaction.by(settings.redaction).group
             ranked = sorted(page.items, key=_open, reverse=True)
             yield _Stats(
                 audit.ledger if audit else await store.books.ledger(),
-                tuple(group for group in ranked[:_TOP] if _open(group)),
+                tuple(hidden(group) for group in ranked[:_TOP] if _open(group)),
                 page.next is None,
                 audit,
             )

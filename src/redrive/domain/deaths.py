@@ -77,4 +77,7 @@ def _time(value: object) -> datetime | None:
 
 def origin_of(newest_first: Iterable[Death], own_queues: Collection[str]) -> Death | None:
     """Where the message failed: the newest death that is not of one of Redrive's own queues."""
-    return next((death for death in newest_first if death.queue not in own_queues), None)
+    for death in newest_first:
+        if death.queue not in own_queues:
+            return death
+    return None

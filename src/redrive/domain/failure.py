@@ -80,6 +80,18 @@ _CELERY: Final = {
 # Of the headers that Celery gives every task; `task` and `id` alone may be anyone's.
 _CELERYS_OWN: Final = ("argsrepr", "kwargsrepr", "root_id", "lang")
 
+TEXTS: Final = (
+    own.ERROR_REASON,
+    own.ERROR_STACK,
+    SPRING_MESSAGE,
+    SPRING_STACK,
+    MASSTRANSIT_MESSAGE,
+    MASSTRANSIT_STACK,
+    NSERVICEBUS_MESSAGE,
+    NSERVICEBUS_STACK,
+)
+"""The headers that reasons and stacks are read from."""
+
 NAMES: Final = (
     own.ERROR_TYPE,
     own.ERROR_REASON,

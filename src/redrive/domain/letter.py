@@ -115,7 +115,6 @@ class Arrival:
     redrive_id: str | None
     digest: bytes
     """Of all that a redelivery of the same message has in common with the first one."""
-    body_digest: bytes
     replayed: Replayed | None
 
 

@@ -80,7 +80,10 @@ class Books:
 _COMPACT: Final = """
 WITH gone AS (
     DELETE FROM redrive_ledger WHERE id IN (
-        SELECT id FROM redrive_ledger ORDER BY id FOR UPDATE SKIP LOCKED
+        SELECT id FROM redrive_ledger WHERE (fingerprint, account) IN (
+            SELECT fingerprint, account FROM redrive_ledger
+            GROUP BY fingerprint, account HAVING count(*) > 1
+        ) ORDER BY id FOR UPDATE SKIP LOCKED
     ) RETURNING fingerprint, account, delta
 ), summed AS (
     INSERT INTO redrive_ledger (fingerprint, account, delta)
@@ -97,6 +100,9 @@ async def _compact_alone(connection: AsyncConnection) -> int:
         _LEDGER.fingerprint, _LEDGER.account
     )
     totals = {(row[0], row[1]): int(row[2]) for row in (await connection.execute(sums)).all()}
+    rows = (await connection.execute(select(func.count()).select_from(redrive_ledger))).scalar_one()
+    if rows == len(totals):
+        return 0  # nothing has changed since the last time
     gone = await connection.execute(delete(redrive_ledger))
     await book(connection, totals)
     return gone.rowcount

@@ -5,7 +5,7 @@ SQLAlchemy is gone around here, because handling each value would cost more than
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -13,9 +13,17 @@ from sqlalchemy import Table
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from redrive.domain.letter import Letter
-from redrive.store.rows import LETTER_COLUMNS, Row, driver_rows, letter_rows
-from redrive.store.schema import redrive_letter
+from redrive.domain.letter import Envelope, Letter
+from redrive.store.rows import (
+    ENVELOPE_COLUMNS,
+    LETTER_COLUMNS,
+    Row,
+    driver_rows,
+    envelope_rows,
+    letter_rows,
+)
+from redrive.store.schema import redrive_envelope, redrive_letter
+from redrive.store.types import LetterId
 
 _TYPES: Final = {
     "VARCHAR": "text",
@@ -26,9 +34,14 @@ _TYPES: Final = {
     "FLOAT": "float8",
     "BOOLEAN": "bool",
     "BYTEA": "bytea",
-    "UUID": "uuid",
-    "TIMESTAMP WITH TIME ZONE": "timestamptz",
+    "UUID": "bytea",
+    "TIMESTAMP WITH TIME ZONE": "int8",
 }
+"""By column type: as what psycopg dumps a value. Rows have ids and moments as they are on the wire
+(`rows.py`), because making a UUID of an id costs more than all else that is done to its row."""
+
+
+Octets = tuple[bytes, ...]
 
 
 async def insert_letters(
@@ -37,6 +50,13 @@ async def insert_letters(
     """Insert letters, each with its digest."""
     rows = letter_rows(letters, sqlite=connection.dialect.name == "sqlite")
     await insert_rows(connection, redrive_letter, LETTER_COLUMNS, rows)
+
+
+async def insert_envelopes(
+    connection: AsyncConnection, envelopes: Iterable[tuple[str, Envelope]]
+) -> None:
+    """Insert envelopes, each with its letter's id."""
+    await insert_rows(connection, redrive_envelope, ENVELOPE_COLUMNS, envelope_rows(envelopes))
 
 
 async def insert_many(
@@ -66,27 +86,35 @@ async def insert_rows(
 
 
 async def insert_new(
-    connection: AsyncConnection, table: Table, values: Sequence[dict[str, Any]]
+    connection: AsyncConnection, table: Table, columns: Sequence[str], rows: Sequence[Octets]
 ) -> int:
-    """Insert the rows whose primary key is not there yet; how many those are."""
-    if not values:
+    """Insert the rows whose primary key is not there yet; how many those are. All columns are of
+    bytes, or of ids as bytes."""
+    if not rows:
         return 0
-    sqlite = connection.dialect.name == "sqlite"
-    columns = tuple(values[0])
-    rows = driver_rows(table, columns, values, sqlite=sqlite)
     raw: Any = (await connection.get_raw_connection()).driver_connection
-    if sqlite:
+    if connection.dialect.name == "sqlite":
         cursor = await raw.executemany(f"{_insert(table, columns)} ON CONFLICT DO NOTHING", rows)
         count: int = cursor.rowcount
         await cursor.close()
         return count
-    arrays = ", ".join(f"%s::{kind}[]" for kind in _pg_types(table, columns))
+    kinds = ["uuid" if isinstance(table.c[name].type, LetterId) else "bytea" for name in columns]
     statement = (
         f"INSERT INTO {table.name} ({', '.join(columns)})"  # noqa: S608
-        f" SELECT * FROM unnest({arrays}) ON CONFLICT DO NOTHING"
+        f" SELECT * FROM unnest({', '.join(f'%s::{kind}[]' for kind in kinds)})"
+        " ON CONFLICT DO NOTHING"
     )
-    done = await raw.execute(statement, [list(column) for column in zip(*rows, strict=True)])
+    columns_of = zip(*rows, strict=True)
+    arrays = [_array(kind, values) for kind, values in zip(kinds, columns_of, strict=True)]
+    done = await raw.execute(statement, arrays)
     return int(done.rowcount)
+
+
+def _array(kind: str, values: Iterable[bytes]) -> str:
+    """An array as PostgreSQL writes it: psycopg looks at every item of a list several times."""
+    if kind == "uuid":
+        return "{" + ",".join([value.hex() for value in values]) + "}"
+    return '{"' + '","'.join(["\\\\x" + value.hex() for value in values]) + '"}'
 
 
 def _insert(table: Table, columns: Sequence[str]) -> str:

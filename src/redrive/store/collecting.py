@@ -9,6 +9,7 @@ is found here, because only the store knows what is in it:
 - Its redrive-id is known for that queue: a possible duplicate. `redrive_identity` has a unique key,
   so of two collectors that store two copies at once, the second waits and sees the first.
 - It was redelivered, and a letter of the same digest came from that queue within a day: likewise.
+  Whoever looks for one waits for all batches under way first.
 
 A commit whose answer was lost may or may not have happened. So the ids are the caller's: asked
 `again`, what is there already is left as it is.
@@ -20,9 +21,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from operator import attrgetter
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, insert, select, update
+from sqlalchemy import LargeBinary, column, func, insert, select, update, values
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from redrive.domain.ids import first_id
@@ -30,12 +32,12 @@ from redrive.domain.letter import Arrival, Collected, Fate, Letter, Result
 from redrive.domain.lifecycle import require
 from redrive.domain.returning import OPEN, is_return, on_return
 from redrive.store.books import Deltas, book
-from redrive.store.bulk import insert_letters, insert_many
+from redrive.store.bulk import insert_envelopes, insert_letters, insert_many
+from redrive.store.digests import body_digest
 from redrive.store.groups import add_groups
-from redrive.store.identity import claim_identities, identity_key
+from redrive.store.identity import claim_identities, identities, identity_key
 from redrive.store.rows import (
     deaths_text,
-    envelope_values,
     read_attempt,
     read_letter,
 )
@@ -43,16 +45,19 @@ from redrive.store.schema import (
     RECEIVED,
     RETURNED,
     redrive_attempt,
-    redrive_envelope,
     redrive_history,
     redrive_letter,
     redrive_tag,
 )
+from redrive.store.types import to_octets
 
 _SAME_WITHIN: Final = timedelta(hours=24)
 _IN_ONE_QUERY: Final = 500  # SQLite takes 32,766 parameters; plans get slow long before
 _ACTOR: Final = "collector"
+# Any number will do, as long as every Redrive takes the same: "collect" in ASCII.
+_COLLECTING: Final = int.from_bytes(b"collect")
 _LETTER: Final = redrive_letter.c
+_account: Final = attrgetter("fingerprint", "status")
 
 
 async def collect(
@@ -82,20 +87,43 @@ class _Batch:
         self._done: dict[str, Collected] = {}  # by the id that the arrival's letter was given
 
     async def collect(self, known_groups: set[str], *, again: bool) -> list[Collected]:
+        await self._wait_for_commits_under_way()
         if again:
             await self._find_stored()
         open_ = [arrival for arrival in self._arrivals if arrival.letter.id not in self._done]
         fresh = await self._take_returns(open_)
         fresh = await self._mark_duplicates(fresh)
-        await self._insert(fresh, known_groups)
+        returned = [done.letter for done in self._done.values()]
+        letters = [*returned, *(arrival.letter for arrival in fresh)]
+        await add_groups(self._connection, letters, known_groups)
+        await self._insert(fresh)
         await book(self._connection, self._deltas)
         return [self._done[arrival.letter.id] for arrival in self._arrivals]
+
+    async def _wait_for_commits_under_way(self) -> None:
+        """What was redelivered may be in a commit that a killed collector had asked for: wait until
+        every batch that was begun before has ended, or the copy would not be seen. On SQLite a
+        writer is alone anyway."""
+        if self._connection.dialect.name != "sqlite":
+            redelivered = any(arrival.envelope.redelivered for arrival in self._arrivals)
+            lock = func.pg_advisory_xact_lock if redelivered else func.pg_advisory_xact_lock_shared
+            await self._connection.execute(select(lock(_COLLECTING)))
 
     async def _find_stored(self) -> None:
         """What an earlier try has committed after all."""
         ids = [arrival.letter.id for arrival in self._arrivals]
         for letter in await self._letters(ids):
             self._done[letter.id] = Collected(fate=_fate(letter), letter=letter)
+        returns = {
+            to_octets(arrival.letter.id): arrival.letter.id
+            for arrival in self._arrivals
+            if arrival.replayed is not None
+        }
+        owners = await identities(self._connection, returns)
+        letters = {letter.id: letter for letter in await self._letters(list(owners.values()))}
+        for key, owner in owners.items():
+            if owner in letters:
+                self._done[returns[key]] = Collected(fate=Fate.RETURNED, letter=letters[owner])
 
     # Letters that come back
 
@@ -107,6 +135,7 @@ class _Batch:
         letters = {letter.id: letter for letter in await self._letters(claimed, lock=True)}
         attempts = await self._attempts(list(letters))
         fresh: list[Arrival] = []
+        noted: list[tuple[bytes, str]] = []
         for arrival in arrivals:
             if arrival.replayed is None:
                 fresh.append(arrival)
@@ -118,17 +147,31 @@ class _Batch:
             key = (letter.id, arrival.replayed.generation)
             attempt = attempts.get(key)
             if attempt is None or not is_return(
-                attempt, queue=arrival.letter.queue, body_digest=arrival.body_digest
+                attempt, queue=arrival.letter.queue, body_digest=body_digest(arrival.envelope.body)
             ):
                 fresh.append(_linked(arrival, parent_id=letter.id))
                 continue
             self._deltas[letter.fingerprint, RETURNED] += 1
+            noted.append((to_octets(arrival.letter.id), letter.id))
             if attempt.result in OPEN:
-                letter = await self._settle(letter, arrival)
-                letters[letter.id] = letter
+                await self._settle_attempt(*key)
                 attempts[key] = replace(attempt, result=Result.RETURNED)
+                # A letter that was sent again since is waiting for a later verdict than this one.
+                if attempt.generation == letter.generation:
+                    letter = await self._settle(letter, arrival)
+                    letters[letter.id] = letter
             self._done[arrival.letter.id] = Collected(fate=Fate.RETURNED, letter=letter)
+        # They leave no letter of their own: so that a second try of this batch finds them.
+        await claim_identities(self._connection, noted)
         return fresh
+
+    async def _settle_attempt(self, letter_id: str, generation: int) -> None:
+        attempt = redrive_attempt.c
+        await self._connection.execute(
+            update(redrive_attempt)
+            .where(attempt.letter_id == letter_id, attempt.generation == generation)
+            .values(result=Result.RETURNED.value)
+        )
 
     async def _settle(self, letter: Letter, arrival: Arrival) -> Letter:
         assert arrival.replayed is not None
@@ -169,14 +212,6 @@ class _Batch:
         values["deaths"] = deaths_text(now.deaths)
         execute = self._connection.execute
         await execute(update(redrive_letter).where(_LETTER.id == letter.id).values(values))
-        await execute(
-            update(redrive_attempt)
-            .where(
-                redrive_attempt.c.letter_id == letter.id,
-                redrive_attempt.c.generation == arrival.replayed.generation,
-            )
-            .values(result=Result.RETURNED.value)
-        )
         if changed:
             await execute(
                 insert(redrive_history).values(
@@ -230,7 +265,7 @@ class _Batch:
     async def _claim_identities(self, arrivals: Sequence[Arrival]) -> dict[str, str]:
         """Of each arrival whose redrive-id is taken: the letter that has it."""
         keys = [
-            (identity_key(arrival.redrive_id, arrival.letter.queue), arrival.letter.id)
+            (identity_key(arrival.redrive_id, arrival.letter), arrival.letter.id)
             for arrival in arrivals
             if arrival.redrive_id is not None and not _stands_alone(arrival.letter)
         ]
@@ -240,46 +275,64 @@ class _Batch:
     async def _find_redelivered(self, arrivals: Sequence[Arrival]) -> dict[str, str]:
         """Of each arrival that was stored before, most likely: the newest such letter."""
         found: dict[str, str] = {}
-        for some in _chunks(arrivals):
-            recent: ColumnElement[bool] = _LETTER.id >= first_id(
-                some[0].letter.created_at - _SAME_WITHIN
-            )
-            query = (
-                select(_LETTER.digest, _LETTER.collected_from, _LETTER.id)
-                .where(_LETTER.digest.in_({arrival.digest for arrival in some}), recent)
-                .order_by(_LETTER.id)
-            )
-            stored = {
-                (bytes(row.digest), row.collected_from): row.id
-                for row in (await self._connection.execute(query)).all()
-            }
-            for arrival in some:
-                known = stored.get((arrival.digest, arrival.letter.collected_from))
-                if known is not None:
-                    found[arrival.letter.id] = known
+        by_place: dict[tuple[str, str], list[Arrival]] = {}
+        for arrival in arrivals:
+            place = (arrival.letter.vhost, arrival.letter.collected_from)
+            by_place.setdefault(place, []).append(arrival)
+        for (vhost, queue), there in by_place.items():
+            for some in _chunks(there):
+                newest = await self._newest_of(vhost, queue, some)
+                for arrival in some:
+                    if arrival.digest in newest:
+                        found[arrival.letter.id] = newest[arrival.digest]
         return found
+
+    async def _newest_of(
+        self, vhost: str, queue: str, arrivals: Sequence[Arrival]
+    ) -> dict[bytes, str]:
+        """By digest, the newest letter of the last day. One look into the index for each: there may
+        be a million letters of one digest."""
+        digests = sorted({arrival.digest for arrival in arrivals})
+        wanted = (
+            values(column("digest", LargeBinary), name="wanted")
+            .data([(digest,) for digest in digests])
+            .cte("wanted")
+        )
+        newest = (
+            select(_LETTER.id)
+            .where(
+                _LETTER.digest == wanted.c.digest,
+                _LETTER.id >= first_id(arrivals[0].letter.created_at - _SAME_WITHIN),
+                _LETTER.collected_from == queue,
+                _LETTER.vhost == vhost,
+            )
+            .order_by(_LETTER.id.desc())
+            .limit(1)
+            .correlate(wanted)
+            .scalar_subquery()
+        )
+        rows = (await self._connection.execute(select(wanted.c.digest, newest))).all()
+        return {bytes(digest): id_ for digest, id_ in rows if id_ is not None}
 
     # New letters
 
-    async def _insert(self, arrivals: Sequence[Arrival], known_groups: set[str]) -> None:
+    async def _insert(self, arrivals: Sequence[Arrival]) -> None:
         if not arrivals:
             return
         connection = self._connection
         letters = [arrival.letter for arrival in arrivals]
-        await add_groups(connection, letters, known_groups)
         await insert_letters(connection, [(arrival.letter, arrival.digest) for arrival in arrivals])
-        await insert_many(
-            connection,
-            redrive_envelope,
-            [envelope_values(arrival.letter.id, arrival.envelope) for arrival in arrivals],
+        await insert_envelopes(
+            connection, [(arrival.letter.id, arrival.envelope) for arrival in arrivals]
         )
         tags = [(tag, letter.id) for letter in letters for tag in dict.fromkeys(letter.tags)]
         await insert_many(
             connection, redrive_tag, [{"tag": tag, "letter_id": id_} for tag, id_ in tags]
         )
+        for (fingerprint, state), number in Counter(map(_account, letters)).items():
+            self._deltas[fingerprint, RECEIVED] += number
+            self._deltas[fingerprint, state.value] += number
         for letter in letters:
-            self._deltas[letter.fingerprint, RECEIVED] += 1
-            self._deltas[letter.fingerprint, letter.status.value] += 1
             self._done[letter.id] = Collected(fate=_fate(letter), letter=letter)
 
 

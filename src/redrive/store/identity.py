@@ -13,16 +13,19 @@ from typing import Final
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from redrive.domain.letter import Letter
 from redrive.store.bulk import insert_new
 from redrive.store.schema import redrive_identity
+from redrive.store.types import to_octets
 
 _AT_ONCE: Final = 500
+_COLUMNS: Final = ("key", "letter_id")
 
 
-def identity_key(redrive_id: str, queue: str | None) -> bytes:
+def identity_key(redrive_id: str, letter: Letter) -> bytes:
     """The key of a redrive-id in the queue where it failed: elsewhere it is another failure."""
-    parts = f"{redrive_id}\0{queue or ''}".encode("utf-8", "surrogatepass")
-    return blake2b(parts, digest_size=16).digest()
+    parts = f"{redrive_id}\0{letter.queue or ''}\0{letter.vhost}"
+    return blake2b(parts.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 async def claim_identities(
@@ -36,9 +39,15 @@ async def claim_identities(
     for key, letter_id in wanted:
         first.setdefault(key, letter_id)
     keys = sorted(first)
-    rows = [{"key": key, "letter_id": first[key]} for key in keys]
-    if await insert_new(connection, redrive_identity, rows) == len(rows):
+    rows = [(key, to_octets(first[key])) for key in keys]
+    if await insert_new(connection, redrive_identity, _COLUMNS, rows) == len(rows):
         return first  # as it is without a crash: none was taken
+    return await identities(connection, keys)
+
+
+async def identities(connection: AsyncConnection, wanted: Iterable[bytes]) -> dict[bytes, str]:
+    """The letters of the keys that are taken."""
+    keys = list(wanted)
     owners: dict[bytes, str] = {}
     for start in range(0, len(keys), _AT_ONCE):
         some = keys[start : start + _AT_ONCE]

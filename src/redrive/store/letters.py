@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from redrive.domain.filters import Filters, Page
@@ -27,12 +27,15 @@ from redrive.store.rows import (
     read_letter,
 )
 from redrive.store.schema import (
+    RECEIVED,
     redrive_attempt,
     redrive_envelope,
     redrive_history,
+    redrive_ledger,
     redrive_letter,
+    redrive_tag,
 )
-from redrive.store.selecting import conditions
+from redrive.store.selecting import conditions, is_listed_by_tag
 
 _LETTER: Final = redrive_letter.c
 _STREAMED: Final = 20
@@ -66,6 +69,14 @@ class Letters:
         self._known_groups.update(item.letter.fingerprint for item in collected)
         return collected
 
+    async def prove_writable(self) -> None:
+        """Write something that means nothing, and commit it: a full disk is found in no other way.
+        Raises what a real write would."""
+        async with self._database.writing() as connection:
+            await connection.execute(
+                insert(redrive_ledger).values(fingerprint="", account=RECEIVED, delta=0)
+            )
+
     async def restore(self, kept: Sequence[Kept]) -> int:
         """Put exported letters back as they were; how many were added. What has an id that is
         there already is left as it is."""
@@ -78,16 +89,21 @@ class Letters:
         self, filters: Filters, *, limit: int = 50, after: str | None = None
     ) -> Page[Letter]:
         """Letters, newest first. Raises `CursorRefused` if `after` is no page's `next`."""
-        query = self._matching(filters).order_by(_LETTER.id.desc()).limit(limit + 1)
+        # By a tag, its own index is the list: the order of its ids is that of the letters.
+        ids = redrive_tag.c.letter_id if is_listed_by_tag(filters) else _LETTER.id
+        query = self._matching(filters).order_by(ids.desc()).limit(limit + 1)
         if after is not None:
-            query = query.where(_LETTER.id < read_cursor(after))
+            query = query.where(ids < read_cursor(after))
         async with self._database.reading() as connection:
             rows = (await connection.execute(query)).mappings().all()
         letters = tuple(read_letter(row) for row in rows[:limit])
         return Page(letters, letters[-1].id if len(rows) > limit else None)
 
     def _matching(self, filters: Filters) -> Select[Any]:
-        return select(redrive_letter).where(*conditions(filters, sqlite=self._database.is_sqlite))
+        found = select(redrive_letter).where(*conditions(filters, sqlite=self._database.is_sqlite))
+        if is_listed_by_tag(filters):
+            found = found.join(redrive_tag, redrive_tag.c.letter_id == _LETTER.id)
+        return found
 
     async def get(self, letter_id: str) -> Letter | None:
         """One letter by its whole id."""

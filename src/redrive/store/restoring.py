@@ -16,15 +16,13 @@ from redrive.domain import headers
 from redrive.domain.letter import Kept
 from redrive.errors import MalformedData
 from redrive.store.books import Deltas, book
-from redrive.store.bulk import insert_letters, insert_many
+from redrive.store.bulk import insert_envelopes, insert_letters, insert_many
 from redrive.store.digests import envelope_digest
 from redrive.store.groups import add_groups
 from redrive.store.identity import claim_identities, identity_key
-from redrive.store.rows import envelope_values
 from redrive.store.schema import (
     RECEIVED,
     redrive_attempt,
-    redrive_envelope,
     redrive_history,
     redrive_letter,
     redrive_tag,
@@ -44,16 +42,13 @@ async def restore(connection: AsyncConnection, kept: Sequence[Kept]) -> int:
     new = list({each.letter.id: each for each in kept if each.letter.id not in there}.values())
     if not new:
         return 0
-    await add_groups(connection, [each.letter for each in new])
+    # In the order of the collectors, or the two could wait for each other.
     await claim_identities(connection, _identities(new))
+    await add_groups(connection, [each.letter for each in new])
     await insert_letters(
         connection, [(each.letter, envelope_digest(each.envelope)) for each in new]
     )
-    await insert_many(
-        connection,
-        redrive_envelope,
-        [envelope_values(each.letter.id, each.envelope) for each in new],
-    )
+    await insert_envelopes(connection, [(each.letter.id, each.envelope) for each in new])
     await _add_details(connection, new)
     deltas: Deltas = Counter()
     for each in new:
@@ -118,5 +113,5 @@ def _identities(new: Sequence[Kept]) -> list[tuple[bytes, str]]:
             continue
         letter = each.letter
         if isinstance(name, str) and letter.parent_id is None and letter.previous_id is None:
-            found.append((identity_key(name, letter.queue), letter.id))
+            found.append((identity_key(name, letter), letter.id))
     return found

@@ -1,17 +1,17 @@
 """Letters as rows and rows as letters.
 
-The bulk path hands rows to the driver as they are, so this module knows what each driver takes:
-psycopg real UUIDs and datetimes, SQLite bytes and milliseconds.
+The bulk path hands rows to the driver as they are, so this module knows what each engine keeps: an
+id is its 16 bytes on both; a moment is milliseconds since 1970 on SQLite, and on PostgreSQL, whose
+binary COPY takes values as they are on its wire, microseconds since 2000.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import Any, Final
-from uuid import UUID
 
 import orjson
 from sqlalchemy import Column, RowMapping, Table
@@ -40,16 +40,26 @@ _others: Final = attrgetter(*_OTHERS)
 _moments: Final = attrgetter(*_OF_MOMENTS)
 _ids: Final = attrgetter(*_OF_IDS)
 
+ENVELOPE_COLUMNS: Final = (
+    "letter_id",
+    "exchange",
+    "routing_key",
+    "redelivered",
+    "properties",
+    "body",
+)
+_POSTGRES_BEGAN: Final = datetime(2000, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
 
 def letter_rows(letters: Iterable[tuple[Letter, bytes]], *, sqlite: bool) -> list[Row]:
     """Letters with their digests as the driver takes them, in the order of `LETTER_COLUMNS`."""
-    moment = to_milliseconds if sqlite else _as_it_is
-    id_of: Callable[[str], Any] = to_octets if sqlite else UUID
+    moment = to_milliseconds if sqlite else _to_microseconds
     return [
         (
             *_others(letter),
             *[None if at is None else moment(at) for at in _moments(letter)],
-            *[None if each is None else id_of(each) for each in _ids(letter)],
+            *[None if each is None else to_octets(each) for each in _ids(letter)],
             deaths_text(letter.deaths),
             orjson.dumps(letter.tags).decode() if letter.tags else "[]",
             digest,
@@ -105,16 +115,20 @@ def read_deaths_text(text: str) -> tuple[Death, ...]:
     )
 
 
-def envelope_values(letter_id: str, envelope: Envelope) -> dict[str, Any]:
-    """An envelope by column. Its vhost and queue are the letter's."""
-    return {
-        "letter_id": letter_id,
-        "exchange": envelope.exchange.encode("utf-8", "surrogateescape"),
-        "routing_key": envelope.routing_key.encode("utf-8", "surrogateescape"),
-        "redelivered": envelope.redelivered,
-        "properties": envelope.properties,
-        "body": envelope.body,
-    }
+def envelope_rows(envelopes: Iterable[tuple[str, Envelope]]) -> list[Row]:
+    """Envelopes with their letters' ids, in the order of `ENVELOPE_COLUMNS`. The vhost and the
+    queue are the letter's."""
+    return [
+        (
+            to_octets(letter_id),
+            envelope.exchange.encode("utf-8", "surrogateescape"),
+            envelope.routing_key.encode("utf-8", "surrogateescape"),
+            envelope.redelivered,
+            envelope.properties,
+            envelope.body,
+        )
+        for letter_id, envelope in envelopes
+    ]
 
 
 def read_envelope(row: RowMapping) -> Envelope:
@@ -179,9 +193,9 @@ def driver_rows(
 
 def _maker(column: Column[Any], *, sqlite: bool) -> Callable[[Any], Any] | None:
     if isinstance(column.type, LetterId):
-        return _octets_or_none if sqlite else _uuid_or_none
-    if isinstance(column.type, Moment) and sqlite:
-        return _milliseconds_or_none
+        return _octets_or_none
+    if isinstance(column.type, Moment):
+        return _milliseconds_or_none if sqlite else _microseconds_or_none
     return None
 
 
@@ -189,13 +203,14 @@ def _octets_or_none(value: str | None) -> bytes | None:
     return None if value is None else to_octets(value)
 
 
-def _uuid_or_none(value: str | None) -> UUID | None:
-    return None if value is None else UUID(value)
-
-
 def _milliseconds_or_none(value: datetime | None) -> int | None:
     return None if value is None else to_milliseconds(value)
 
 
-def _as_it_is(value: datetime) -> datetime:
-    return value
+def _microseconds_or_none(value: datetime | None) -> int | None:
+    return None if value is None else _to_microseconds(value)
+
+
+def _to_microseconds(moment: datetime) -> int:
+    """A moment as it is on PostgreSQL's wire."""
+    return (moment - _POSTGRES_BEGAN) // _MICROSECOND

@@ -130,7 +130,7 @@ redrive_letter = Table(
     Index(None, "routing_key", "id"),
     Index(None, "error_type", "id"),
     Index(None, "fingerprint", "id"),
-    Index(None, "digest"),
+    Index(None, "digest", "id"),
 )
 
 redrive_envelope = Table(

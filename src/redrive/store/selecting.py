@@ -49,7 +49,9 @@ def conditions(filters: Filters, *, sqlite: bool) -> list[ColumnElement[bool]]:
     ):
         if text is not None:
             found.append(_matches(column, text, sqlite=sqlite))
-    if filters.tag is not None:
+    if filters.tag is not None and is_listed_by_tag(filters):
+        found.append(redrive_tag.c.tag == filters.tag)
+    elif filters.tag is not None:
         tagged = select(redrive_tag.c.letter_id).where(
             _matches(redrive_tag.c.tag, filters.tag, sqlite=sqlite)
         )
@@ -61,6 +63,11 @@ def conditions(filters: Filters, *, sqlite: bool) -> list[ColumnElement[bool]]:
     if filters.search:
         found.append(_holds(filters.search, sqlite=sqlite))
     return found
+
+
+def is_listed_by_tag(filters: Filters) -> bool:
+    """Whether a query for these is joined with the letters of one tag."""
+    return filters.tag is not None and not is_glob(filters.tag)
 
 
 def _matches(column: Column[Any], text: str, *, sqlite: bool) -> ColumnElement[bool]:

@@ -7,35 +7,36 @@ What it guarantees:
   two steps, the message is in its queue or in the store; where it is in both, the store recognises
   the second copy and marks it.
 - While the store is away nothing is acked and nothing more is taken than is in flight already: the
-  broker keeps the messages. The batch in hand is tried again until it is in, or the broker is gone.
+  broker keeps the messages. The batch in hand is tried again for half a minute; then all goes back,
+  and nothing is taken until the store answers.
 - No message stops the line. One whose headers make no sense becomes a letter that says so; one that
   the store refuses is stored with its bytes only; one that it refuses even so is held, unacked, and
-  the log says which.
+  the log says which. See `keeper.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
 from redrive.amqp import Connection, Consumer, Delivery
 from redrive.amqp.supervision import supervise
-from redrive.domain.backoff import Backoff
 from redrive.domain.letter import Arrival, Collected
-from redrive.errors import BrokerError, StoreError, StoreRefused, the_reason
+from redrive.errors import BrokerError, the_reason
 from redrive.events import Events, LetterCollected
+from redrive.work.keeper import Keeper, LetterStore
 from redrive.work.lane import Connect
 from redrive.work.mover import Limits
-from redrive.work.system_state import SystemWatch
-from redrive.work.understand import Understanding, bare, utc_now
+from redrive.work.redact import NO_REDACTION, Redaction
+from redrive.work.system_state import system_watch
+from redrive.work.understand import Understanding, utc_now
 
 log = structlog.get_logger()
 
@@ -46,25 +47,20 @@ _BATCH_BYTES: Final = 8_000_000
 Batch = tuple[list[Delivery], list[Arrival]]
 
 
-class LetterStore(Protocol):
-    """Where letters go."""
-
-    async def add(self, arrivals: Sequence[Arrival], *, again: bool = False) -> list[Collected]: ...
-
-
 @dataclass(slots=True)
 class Counts:
     """What a collector did since it was made."""
 
     acked: int = 0
     held: int = 0
+    """Messages that the store does not take at all."""
     sessions: int = 0
 
 
 class Collector:
     """Collects one queue into the store, until stopped."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (what it works with, each by its name)
         self,
         queue: str,
         letters: LetterStore,
@@ -73,18 +69,21 @@ class Collector:
         connect: Connect,
         limits: Limits | None = None,
         events: Events | None = None,
+        redaction: Redaction = NO_REDACTION,
     ) -> None:
+        """`redaction` says what the log must not have."""
         self.queue = queue
         self.counts = Counts()
-        self._letters = letters
         self._understanding = understanding
         self._connect = connect
         self._limits = limits or Limits()
         self._events = events or Events()
-        self._system = SystemWatch()
+        self._redaction = redaction
+        self._system = system_watch()
         self._stopping = asyncio.Event()
         self._outage = ""
         self._log = log.bind(queue=queue)
+        self._keeper = Keeper(letters, self._stopping, self._system, self._log)
 
     def stop(self) -> None:
         """Ask for an orderly end: what is being stored is finished, then `run` returns."""
@@ -106,19 +105,27 @@ class Collector:
         )
 
     async def _session(self) -> None:
-        self.counts.sessions += 1
-        async with self._consuming() as consumer:
-            self._log.info("collector.back" if self._outage else "collector.ready")
-            self._outage = ""
-            try:
-                async with asyncio.TaskGroup() as tasks:
-                    # One batch is understood while the one before is stored.
-                    ready: asyncio.Queue[Batch | None] = asyncio.Queue(maxsize=1)
-                    tasks.create_task(self._understand(consumer, ready))
-                    tasks.create_task(self._keep(consumer, ready))
-                    tasks.create_task(self._cancel_when_stopped(consumer))
-            except BaseExceptionGroup as group:
-                raise the_reason(group) from group
+        # Nothing is taken before the store is known to answer: what is returned at every try would
+        # use up its queue's delivery limit.
+        while await self._keeper.store_answers():
+            self.counts.sessions += 1
+            async with self._consuming() as consumer:
+                self._log.info("collector.back" if self._outage else "collector.ready")
+                self._outage = ""
+                await self._collect(consumer)
+
+    async def _collect(self, consumer: Consumer) -> None:
+        """Collect until told to stop, or until the store has been away for too long."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                # One batch is understood while the one before is stored.
+                ready: asyncio.Queue[Batch | None] = asyncio.Queue(maxsize=1)
+                tasks.create_task(self._understand(consumer, ready))
+                stopped = tasks.create_task(self._cancel_when_stopped(consumer))
+                await self._keep(consumer, ready)
+                stopped.cancel()
+        except BaseExceptionGroup as group:
+            raise the_reason(group) from group
 
     @asynccontextmanager
     async def _consuming(self) -> AsyncIterator[Consumer]:
@@ -155,16 +162,19 @@ class Collector:
     # Letters go out
 
     async def _keep(self, consumer: Consumer, ready: asyncio.Queue[Batch | None]) -> None:
-        given_up = False  # told to stop while the store was away: the broker keeps the messages
+        given_up = False
         while (batch := await ready.get()) is not None:
             if given_up:
                 continue
             deliveries, arrivals = batch
-            stored = await self._store(consumer, arrivals)
+            stored = await self._keeper.keep(arrivals, consumer.check)
             if stored is None:
                 given_up = True
+                await consumer.cancel()
             else:
                 self._settle(consumer, deliveries, stored)
+        if given_up:  # the store is away: the broker keeps the messages
+            consumer.return_everything()
 
     def _settle(
         self,
@@ -176,12 +186,13 @@ class Collector:
         consumer.ack(*done)
         consumer.flush()
         self.counts.acked += len(done)
+        self.counts.held = self._keeper.refused
         for kept in stored:
             if kept is not None:
                 self._tell(kept)
 
     def _tell(self, kept: Collected) -> None:
-        letter = kept.letter
+        letter = self._redaction.letter(kept.letter)
         self._log.info(
             "letter.collected",
             letter=letter.id,
@@ -193,85 +204,7 @@ class Collector:
             error_reason=letter.error_reason[:200],
             retries=letter.retry_count,
         )
-        self._events.tell(LetterCollected(kept.fate, letter))
-
-    async def _store(
-        self,
-        consumer: Consumer,
-        arrivals: Sequence[Arrival],
-        *,
-        again: bool = False,
-        bytes_only: bool = False,
-    ) -> list[Collected | None] | None:
-        """Store a batch, however long the store is away; None if told to stop meanwhile."""
-        failures, backoff = 0, Backoff()
-        while True:
-            try:
-                kept = await self._letters.add(arrivals, again=again)
-            except StoreRefused as error:
-                if len(arrivals) > 1:
-                    return await self._one_by_one(consumer, arrivals)
-                if bytes_only:
-                    self._hold(arrivals[0], error)
-                    return [None]
-                bare_one = self._bare(arrivals[0], error)
-                return await self._store(consumer, [bare_one], again=True, bytes_only=True)
-            except StoreError as error:
-                failures += 1
-                delay = backoff.delay(failures, random.random())  # noqa: S311  # spreads load
-                self._on_store_away(error, delay, first=failures == 1)
-            else:
-                if failures:
-                    self._log.info("collector.store_back")
-                return list(kept)
-            again = True  # the answer to a commit may be what was lost
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), delay.total_seconds())
-            if self._stopping.is_set():
-                return None
-            consumer.check()  # the broker may have taken the deliveries back meanwhile
-
-    def _on_store_away(self, error: StoreError, delay: timedelta, *, first: bool) -> None:
-        if first:
-            self._log.warning(
-                "collector.store_away",
-                error=str(error),
-                remedy=error.remedy,
-                retry_in_s=round(delay.total_seconds(), 3),
-            )
-
-    async def _one_by_one(
-        self, consumer: Consumer, arrivals: Sequence[Arrival]
-    ) -> list[Collected | None]:
-        """After the store refused a batch: find the one that it does not take."""
-        found: list[Collected | None] = []
-        for arrival in arrivals:
-            kept = await self._store(consumer, [arrival], again=True)
-            if kept is None:  # time to stop: the rest stays with the broker
-                return found + [None] * (len(arrivals) - len(found))
-            found += kept
-        return found
-
-    def _bare(self, arrival: Arrival, error: StoreRefused) -> Arrival:
-        letter = arrival.letter
-        return bare(
-            arrival.envelope,
-            letter.id,
-            letter.created_at,
-            self._system.state(),
-            f"the store refused what was read of the message: {error}",
-        )
-
-    def _hold(self, arrival: Arrival, refusal: StoreRefused) -> None:
-        """Leave a message that the store does not take at all with the broker."""
-        self.counts.held += 1
-        self._log.error(
-            "collector.held",
-            error=str(refusal),
-            routing_key=arrival.letter.routing_key,
-            size=arrival.letter.size,
-            remedy="the message stays in its queue: move it elsewhere, or raise the limit",
-        )
+        self._events.tell(LetterCollected(kept.fate, kept.letter))
 
 
 def _cut(batch: Sequence[Delivery]) -> list[list[Delivery]]:

@@ -1,7 +1,8 @@
-"""Deaths from raw headers, for the collector: storable, and remembered but for their times.
+"""Deaths from raw headers, for the collector: storable, and remembered.
 
 It says what `domain/deaths.py` says of the same header. Messages that fail in one queue have deaths
-that differ only in their time, so everything else is read once.
+that differ only in their time, so everything else is read once; and a broker's times are of whole
+seconds, so those of a busy second have one death in common.
 """
 
 from __future__ import annotations
@@ -35,27 +36,36 @@ class DeathReader:
     """Reads the deaths of an array."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[bytes, bytes], Death] = {}
+        self._recent: dict[bytes, Death] = {}  # by all of its bytes
+        self._known: dict[tuple[bytes, bytes], Death] = {}  # by those around its time
 
     def read(self, field: bytes | None) -> list[Death]:
         """The deaths of a raw header, in its order; none if it is not an array."""
         if field is None:
             return []
-        found = []
-        for item in array_items(field):
-            if item[0] != _TABLE:
-                continue
-            time = item.find(_TIME) + len(_TIME)
-            around = (item[:time], item[time + _TIME_SIZE :])
-            known = self._known.get(around)
-            death = (
-                self._read(item, around, time)
-                if known is None
-                else _at(known, int.from_bytes(item[time : time + _TIME_SIZE]))
-            )
-            if death is not None:
-                found.append(death)
-        return found
+        recent = self._recent.get
+        return [
+            death
+            for item in array_items(field)
+            if (death := recent(item) or self._look_closer(item)) is not None
+        ]
+
+    def _look_closer(self, item: bytes) -> Death | None:
+        if item[0] != _TABLE:
+            return None
+        time = item.find(_TIME) + len(_TIME)
+        around = (item[:time], item[time + _TIME_SIZE :])
+        known = self._known.get(around)
+        death = (
+            self._read(item, around, time)
+            if known is None
+            else _at(known, int.from_bytes(item[time : time + _TIME_SIZE]))
+        )
+        if death is not None and len(item) <= _LONGEST:
+            if len(self._recent) >= _REMEMBERED:
+                self._recent.clear()
+            self._recent[item] = death
+        return death
 
     def _read(self, item: bytes, around: tuple[bytes, bytes], time: int) -> Death | None:
         deaths = read_deaths([fields.decode(item)])

@@ -50,9 +50,9 @@ class Unusable:
 
 def write_line(kept: Kept, redaction: Redaction) -> Line:
     """A letter as a line; without what the rules hide."""
-    shown = redaction.envelope(kept.envelope)
-    redacted = shown is not kept.envelope
-    document = to_document(replace(kept, envelope=shown))
+    shown, letter = redaction.envelope(kept.envelope), redaction.letter(kept.letter)
+    redacted = shown is not kept.envelope or letter is not kept.letter
+    document = to_document(replace(kept, envelope=shown, letter=letter))
     document["envelope"]["body"] = _body_document(shown.body)
     whole = {"format": FORMAT, "redacted": redacted, **document}
     text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))

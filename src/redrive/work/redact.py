@@ -4,7 +4,8 @@ Guarantees: applies to what is shown, logged and exported, never to what is stor
 that touches a body replaces the whole shown text by a new rendering without the hidden parts, so
 that neither the original bytes nor a repeated key give them away; where no rule touches, every byte
 is as it was. A body that is no JSON has no parts to hide and is shown as it is. Where a rule cannot
-be applied, more is hidden rather than less.
+be applied, more is hidden rather than less: a rule for any header that failures are read from hides
+the reason and the stack of every letter.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from redrive.amqp import fields
 from redrive.amqp.properties import Properties
-from redrive.domain.letter import Envelope
+from redrive.domain.failure import TEXTS
+from redrive.domain.filters import Group
+from redrive.domain.headers import TAGS
+from redrive.domain.letter import Envelope, Letter
 from redrive.domain.masking import MASK
 from redrive.errors import MalformedData
 from redrive.work.decode import Decoded, Kind, decode_body
@@ -48,6 +52,8 @@ class Redaction:
             "|".join(map(_glob, headers)) or r"(?!)", re.IGNORECASE | re.DOTALL
         )
         self._paths = _compile(json_paths) if json_paths else []
+        self._hides_failures = any(map(self.hides, TEXTS))
+        self._hides_tags = self.hides(TAGS)
 
     @classmethod
     def by(cls, settings: RedactionSettings) -> Self:
@@ -57,6 +63,19 @@ class Redaction:
     def hides(self, header: str) -> bool:
         """Whether the value of a header, or of an entry of a table in one, is hidden."""
         return self._names.fullmatch(header) is not None
+
+    def letter(self, letter: Letter) -> Letter:
+        """A letter without the texts that came from hidden headers; the very same if none does."""
+        if self._hides_failures:
+            stack = None if letter.error_stack is None else MASK
+            letter = replace(letter, error_reason=MASK, error_stack=stack)
+        if self._hides_tags and letter.tags:
+            letter = replace(letter, tags=(MASK,))
+        return letter
+
+    def group(self, group: Group) -> Group:
+        """A group without a reason that came from a hidden header."""
+        return replace(group, reason=MASK) if self._hides_failures else group
 
     def body(self, decoded: Decoded) -> RedactedBody | None:
         """The body without what is hidden; None if nothing of it is."""

@@ -81,7 +81,7 @@ def letter_document(
     """A letter whole. Of the body at most `most_body` bytes are shown; all of it by default."""
     decoded = decode_body(envelope.body, letter.content_type, letter.content_encoding)
     redacted = redaction.body(decoded)
-    document = letter_summary(letter)
+    document = letter_summary(redaction.letter(letter))
     moments = {name: document.pop(name) for name in ("createdAt", "updatedAt")}
     return {
         **document,

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Final
+from uuid import UUID
 
 import structlog
 
-from redrive.amqp import Delivery, Properties, fields
+from redrive.amqp import Delivery, fields
 from redrive.domain import headers
 from redrive.domain.deaths import Death, origin_of
 from redrive.domain.failure import (
@@ -29,8 +30,9 @@ from redrive.domain.letter import Arrival, Envelope, Letter, Replayed
 from redrive.domain.lifecycle import FIRST
 from redrive.domain.texts import storable
 from redrive.errors import MalformedData
-from redrive.store.digests import body_digest, envelope_digest
+from redrive.store.digests import envelope_digest
 from redrive.work.death_reader import DeathReader, storable_time
+from redrive.work.section import SectionReader
 from redrive.work.system_state import SystemState
 
 log = structlog.get_logger()
@@ -38,9 +40,21 @@ log = structlog.get_logger()
 Headers = Mapping[str, object]
 
 _READ: Final = {
-    fields.octets(name): name for name in (*headers.WRITTEN, headers.X_DEATH, headers.TAGS, *NAMES)
+    fields.octets(name): name
+    for name in (
+        headers.ID,
+        headers.ATTEMPT,
+        headers.QUEUE,
+        headers.EXCHANGE,
+        headers.ROUTING_KEY,
+        headers.FIRST_FAILED_AT,
+        headers.LETTER,
+        headers.GENERATION,
+        headers.TAGS,
+        *NAMES,
+    )
 }
-"""The headers that say something, by their names on the wire."""
+"""The headers that say something, beside the deaths, by their names on the wire."""
 _X_DEATH: Final = fields.octets(headers.X_DEATH)
 _DEATHS: Final = fields.octets(headers.DEATHS)
 _STARTS_ANEW: Final = (
@@ -68,7 +82,8 @@ class Understanding:
 
     def __init__(self, vhost: str, own_queues: Collection[str]) -> None:
         self._vhost = vhost
-        self._own_queues = own_queues
+        self._own_queues = frozenset(own_queues)
+        self._sections = SectionReader(frozenset({*_READ, _X_DEATH, _DEATHS}))
         self._deaths = DeathReader()
 
     def arrival(
@@ -94,11 +109,16 @@ class Understanding:
             return bare(envelope, id_, now, state, f"the message cannot be read: {error}")
 
     def _read(self, envelope: Envelope, id_: str, now: datetime, state: SystemState) -> Arrival:
-        properties = Properties.read(envelope.properties)
-        raw = properties.chosen(_READ)
+        section = self._sections.read(envelope.properties)
+        raw, content_type, content_encoding, priority, message_id, app_id = section
         fresh = self._deaths.read(raw.pop(_X_DEATH, None))
-        deaths = [*self._deaths.read(raw.pop(_DEATHS, None)), *reversed(fresh)]
-        found = {_READ[name]: _decoded(field) for name, field in raw.items()}
+        deaths = self._deaths.read(raw.pop(_DEATHS, None)) + fresh[::-1]
+        found = {
+            _READ[name]: field[5:].decode("utf-8", "surrogateescape")
+            if field[0] == _STRING
+            else fields.decode(field)
+            for name, field in raw.items()
+        }
         died = origin_of(fresh, self._own_queues)
         origin = died or origin_of(reversed(deaths), self._own_queues)
         moved_on = died is not None and _moved_on(found, died)
@@ -109,11 +129,9 @@ class Understanding:
         newest = origin or (deaths[-1] if deaths else None)
         failure = read_failure(found, newest.reason if newest else None)
         first, last = _failed_between(found, fresh[::-1] if moved_on else deaths, now)
-        app_id, message_id = properties.get("app_id"), properties.get("message_id")
-        priority = properties.get("priority")
         letter = Letter(
             id=id_,
-            message_id=storable(str(message_id), _NAME) if message_id else _made_up(id_, now),
+            message_id=storable(message_id, _NAME) if message_id else _made_up(id_, now),
             status=FIRST,
             vhost=envelope.vhost,
             queue=queue,
@@ -128,11 +146,13 @@ class Understanding:
             retry_count=_retries(found, origin),
             first_failed_at=first,
             last_failed_at=last,
-            source=storable(str(app_id), _NAME) if app_id else queue or envelope.queue,
-            priority=priority if isinstance(priority, int) else 0,
+            source=storable(app_id, _NAME) if app_id else queue or envelope.queue,
+            priority=priority or 0,
             tags=_tags(found.get(headers.TAGS)),
-            content_type=_text(properties.get("content_type")),
-            content_encoding=_text(properties.get("content_encoding")),
+            content_type=None if content_type is None else storable(content_type, _NAME),
+            content_encoding=None
+            if content_encoding is None
+            else storable(content_encoding, _NAME),
             size=len(envelope.body),
             cpu_usage=state.cpu_usage,
             memory_usage=state.memory_usage,
@@ -145,7 +165,6 @@ class Understanding:
             envelope=envelope,
             redrive_id=known if isinstance(known, str) and known else None,
             digest=envelope_digest(envelope),
-            body_digest=body_digest(envelope.body),
             replayed=_replayed(found),
         )
 
@@ -213,7 +232,6 @@ def bare(envelope: Envelope, id_: str, now: datetime, state: SystemState, reason
         envelope=envelope,
         redrive_id=None,
         digest=envelope_digest(envelope),
-        body_digest=body_digest(envelope.body),
         replayed=None,
     )
 
@@ -255,16 +273,13 @@ def _replayed(found: Headers) -> Replayed | None:
     letter, generation = found.get(headers.LETTER), found.get(headers.GENERATION)
     if not isinstance(letter, str) or type(generation) is not int:
         return None
-    digits = letter.replace("-", "").lower()
-    if len(letter) != 36 or len(digits) != 32 or set(digits) - set("0123456789abcdef"):
+    name = letter.lower()
+    try:
+        if str(UUID(name)) != name:
+            return None
+    except ValueError:
         return None
-    return Replayed(letter=letter.lower(), generation=generation)
-
-
-def _decoded(field: bytes) -> object:
-    if field[0] == _STRING:
-        return field[5:].decode("utf-8", "surrogateescape")
-    return fields.decode(field)
+    return Replayed(letter=name, generation=generation)
 
 
 def _tags(value: object) -> tuple[str, ...]:
@@ -272,10 +287,6 @@ def _tags(value: object) -> tuple[str, ...]:
         return ()
     tags = [storable(tag.strip(), _TAG) for tag in value[:10_000].split(",")]
     return tuple(dict.fromkeys(tag for tag in tags if tag))[:_MAX_TAGS]
-
-
-def _text(value: object) -> str | None:
-    return storable(value, _NAME) if isinstance(value, str) else None
 
 
 def _made_up(id_: str, now: datetime) -> str:

@@ -122,3 +122,22 @@ def test_a_settlement_keeps_nothing_of_what_is_settled() -> None:
     run.flush()
     kept = (run.settlement._ready, run.settlement._held, run.settlement._gone)
     assert kept == (set(), set(), set())
+
+
+def test_what_is_held_is_never_acked_and_what_follows_is_acked_singly_at_once() -> None:
+    settlement = Settlement()
+    settlement.hold(3)
+    settlement.hold(5)
+    settlement.ready([1, 2, 4, 6])
+    assert settlement.flush() == [(2, True), (4, False), (6, False)]
+    settlement.ready([7])
+    assert settlement.flush() == [(7, False)]
+    assert not settlement.waiting
+
+
+def test_nothing_waits_for_a_gap_to_close_when_everything_is_asked_for() -> None:
+    settlement = Settlement()
+    settlement.ready([2, 4])
+    assert settlement.flush(everything=True) == [(2, False), (4, False)]
+    settlement.ready([1, 3])
+    assert settlement.flush() == [(3, True)]

@@ -71,7 +71,7 @@ def upgrade() -> None:
     op.create_index("redrive_letter_routing_key", "redrive_letter", ["routing_key", "id"])
     op.create_index("redrive_letter_error_type", "redrive_letter", ["error_type", "id"])
     op.create_index("redrive_letter_fingerprint", "redrive_letter", ["fingerprint", "id"])
-    op.create_index("redrive_letter_digest", "redrive_letter", ["digest"])
+    op.create_index("redrive_letter_digest", "redrive_letter", ["digest", "id"])
     op.create_table(
         "redrive_envelope",
         sa.Column("letter_id", LetterId, primary_key=True),

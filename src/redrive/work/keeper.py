@@ -1,0 +1,179 @@
+"""The collector's side of the store: a batch is kept, whatever the store thinks of it.
+
+- While the store is away a batch is tried again, for as long as there is patience; then the caller
+  gives the messages back and waits, without any in hand, until the store takes something again.
+  Messages that are held for hours, or returned at every try, would use up their queue's delivery
+  limit, and a broker deletes what is over it.
+- What the store refuses is found by storing one at a time, and stored with its bytes only; what it
+  refuses even so is left with the broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import structlog
+
+from redrive.domain.backoff import Backoff
+from redrive.domain.letter import Arrival, Collected
+from redrive.errors import StoreError, StoreRefused
+from redrive.work.system_state import SystemWatch
+from redrive.work.understand import bare
+
+PATIENCE: Final = 30.0
+"""Seconds for which messages are held while the store is away."""
+
+
+class LetterStore(Protocol):
+    """Where letters go."""
+
+    async def add(self, arrivals: Sequence[Arrival], *, again: bool = False) -> list[Collected]: ...
+
+    async def prove_writable(self) -> None:
+        """Write something, so that whoever waits knows."""
+
+
+class Keeper:
+    """Keeps batches for one collector."""
+
+    def __init__(
+        self,
+        letters: LetterStore,
+        stopping: asyncio.Event,
+        system: SystemWatch,
+        logger: structlog.stdlib.BoundLogger,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._letters = letters
+        self._stopping = stopping
+        self._system = system
+        self._log = logger
+        self._patience = patience
+        self._away = ""  # why the store is away, if it is
+        self.refused = 0
+        """Messages that the store does not take at all."""
+
+    async def store_answers(self) -> bool:
+        """Wait until the store takes something; False if it is time to stop before it does."""
+        failures, backoff = 0, Backoff()
+        while not self._stopping.is_set():
+            try:
+                await self._letters.prove_writable()
+            except StoreError as error:
+                failures += 1
+                self._on_away(error)
+            else:
+                self._on_back()
+                return True
+            await self._wait(backoff, failures)
+        return False
+
+    async def keep(
+        self, arrivals: Sequence[Arrival], check: Callable[[], None]
+    ) -> list[Collected | None] | None:
+        """What became of a batch, with None for what the store does not take; None for all of it
+        if there is no more patience. `check` raises if the messages are void by now."""
+        return await self._keep(arrivals, check)
+
+    async def _keep(
+        self,
+        arrivals: Sequence[Arrival],
+        check: Callable[[], None],
+        *,
+        again: bool = False,
+        bytes_only: bool = False,
+    ) -> list[Collected | None] | None:
+        failures, backoff = 0, Backoff()
+        give_up_at = asyncio.get_running_loop().time() + self._patience
+        while True:
+            try:
+                kept = await self._letters.add(arrivals, again=again)
+            except StoreRefused as error:
+                return await self._find_refused(arrivals, check, error, bytes_only=bytes_only)
+            except StoreError as error:
+                failures += 1
+                self._on_away(error)
+            except Exception as error:  # a defect must not end the process  # noqa: BLE001
+                self._log.exception("collector.store_failed")
+                return await self._find_refused(
+                    arrivals,
+                    check,
+                    StoreRefused(f"{type(error).__name__}: {error}"),
+                    bytes_only=bytes_only,
+                )
+            else:
+                self._on_back()
+                return list(kept)
+            again = True  # the answer to a commit may be what was lost
+            await self._wait(backoff, failures)
+            if self._stopping.is_set() or asyncio.get_running_loop().time() > give_up_at:
+                return None
+            check()
+
+    async def _wait(self, backoff: Backoff, failures: int) -> None:
+        delay = backoff.delay(failures, random.random())  # noqa: S311  # spreads load, no secret
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), delay.total_seconds())
+
+    def _on_away(self, error: StoreError) -> None:
+        if str(error) != self._away:  # once, not at every try
+            self._away = str(error)
+            self._log.warning("collector.store_away", error=str(error), remedy=error.remedy)
+
+    def _on_back(self) -> None:
+        if self._away:
+            self._away = ""
+            self._log.info("collector.store_back")
+
+    # What the store refuses
+
+    async def _find_refused(
+        self,
+        arrivals: Sequence[Arrival],
+        check: Callable[[], None],
+        error: StoreRefused,
+        *,
+        bytes_only: bool,
+    ) -> list[Collected | None] | None:
+        if len(arrivals) > 1:
+            return await self._one_by_one(arrivals, check)
+        if bytes_only:
+            self._leave(arrivals[0], error)
+            return [None]
+        plain = self._bare(arrivals[0], error)
+        return await self._keep([plain], check, again=True, bytes_only=True)
+
+    async def _one_by_one(
+        self, arrivals: Sequence[Arrival], check: Callable[[], None]
+    ) -> list[Collected | None]:
+        found: list[Collected | None] = []
+        for arrival in arrivals:
+            kept = await self._keep([arrival], check, again=True)
+            if kept is None:  # time to stop: the rest stays with the broker
+                return found + [None] * (len(arrivals) - len(found))
+            found += kept
+        return found
+
+    def _bare(self, arrival: Arrival, error: StoreRefused) -> Arrival:
+        letter = arrival.letter
+        return bare(
+            arrival.envelope,
+            letter.id,
+            letter.created_at,
+            self._system.state(),
+            f"the store refused what was read of the message: {error}",
+        )
+
+    def _leave(self, arrival: Arrival, refusal: StoreRefused) -> None:
+        self.refused += 1
+        self._log.error(
+            "collector.held",
+            error=str(refusal),
+            routing_key=arrival.letter.routing_key,
+            size=arrival.letter.size,
+            remedy="the message stays in its queue: move it elsewhere, or raise the limit",
+        )

@@ -1,0 +1,59 @@
+"""What tests of sweep, move and peek need: dead messages in a queue, and the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from redrive.amqp import Properties, Publish, fields
+from redrive.broker.looking import read_version
+from tests.services.commands import Redrive
+from tests.services.letters import death
+from tests.services.moving import Kind, channel_to, identities, publish, take_all
+from tests.services.plugin import Vhost
+
+DLQ, FINAL = "dlq.orders", "permanent_failure_queue"
+COUNTS = (1, 5, 5, 5, 1)
+SPENDS = "--spend-deliveries"
+
+
+def dead(
+    identity: str | int, count: int, queue: str = DLQ, put: Mapping[str, bytes] | None = None
+) -> Publish:
+    """A message that died so often in `orders`."""
+    properties = Properties.empty().with_text("message_id", str(identity)).persistent()
+    headers = {"x-death": fields.array([death("orders", count=count)]), **(put or {})}
+    return Publish("", queue, properties.with_headers(headers).raw, b"body of %d" % count)
+
+
+async def fill(url: str, kind: Kind, counts: Sequence[int] = COUNTS, queue: str = DLQ) -> None:
+    """A queue with messages that died so often, by number. Quorum queues as users make them."""
+    async with channel_to(url) as channel:
+        await channel.declare_queue(queue, arguments={"x-queue-type": kind})
+    await publish(url, [dead(number, count, queue) for number, count in enumerate(counts)])
+
+
+async def in_queue(url: str, queue: str) -> list[str]:
+    """The identities of all that is in a queue, in its order; the queue is empty afterwards."""
+    return identities(await take_all(url, queue))
+
+
+async def version_of(url: str) -> tuple[int, int]:
+    async with channel_to(url) as channel:
+        return read_version(channel.connection.server_properties.get("version"))
+
+
+def counts_looks(version: tuple[int, int], kind: Kind) -> bool:
+    """Whether a look costs the messages of a plain queue of this type."""
+    return kind == "quorum" and (4, 0) <= version < (4, 3)
+
+
+def command_line(
+    vhost: Vhost, folder: Path, capsys: pytest.CaptureFixture[str], *, url: str = "", more: str = ""
+) -> Redrive:
+    settings = (
+        f'[broker]\nurl = "{url or vhost.url}"\nmanagement_url = "{vhost.management_url}"\n{more}'
+    )
+    return Redrive(folder, capsys, settings)
