@@ -76,6 +76,8 @@ def _as_documented(key: str, value: Any) -> str:
         return ", ".join(texts) or "none"
     if key == "broker.in_flight":
         return format_size(value)
+    if isinstance(value, bool):
+        return str(value).lower()
     return {None: "none", "": '""'}.get(value, str(value))
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.domain.globs import is_glob, matching
+from redrive.domain.globs import is_glob, matching, translated
 
 QUEUES = ["orders.dlq", "orders.eu.dlq", "orders", "dlq", "Orders.dlq", "orders.dlq\n", ""]
 
@@ -61,3 +61,23 @@ def test_what_is_meant_is_among_the_names_and_in_their_order(
 ) -> None:
     rest = iter(names)
     assert all(name in rest for name in matching(pattern, names))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "target", "found"),
+    [
+        ("dlq.*", "dlq.orders", "dead.*", "dead.orders"),
+        ("*.dlq.?", "eu.orders.dlq.1", "*.dead.?", "eu.orders.dead.1"),
+        ("dlq.*", "dlq.orders", "final", "final"),
+        ("dlq", "dlq", "final", "final"),
+    ],
+)
+def test_a_target_pattern_takes_what_the_wildcards_stood_for(
+    pattern: str, name: str, target: str, found: str
+) -> None:
+    assert translated(pattern, name, target) == found
+
+
+def test_a_target_pattern_with_other_wildcards_is_refused() -> None:
+    with pytest.raises(ValueError, match="does not fit"):
+        translated("dlq.*", "dlq.orders", "dead.?")

@@ -383,7 +383,7 @@ def test_no_password_is_in_an_error_whatever_was_put_where(
         shown = repr(places.load({variable(key): text}))
     except SettingsError as raised:
         error, shown = raised, str(raised)
-    texts = ("topology.", "collector.queues", "redaction.headers")
+    texts = ("topology.", "collector.queues", "redaction.headers", "sweep.queues", "sweep.target")
     may_be_any_text = key.startswith(texts) and error is None
     assert may_be_any_text or SECRET not in shown
     # A traceback would show what the error came from.

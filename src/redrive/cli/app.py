@@ -24,7 +24,7 @@ COMMANDS = {
     "groups": "See which letters failed for the same reason in the same place.",
     "stats": "Count letters by state, and check the books.",
     "sweep": "Move what was tried too often out of dead letter queues.",
-    "move": "Move messages from a queue to another, or back where they failed.",
+    "move": "Move messages to another queue, or back where they failed.",
     "peek": "Look into a queue, and leave it as it was.",
     "policy": "Say how often messages of a routing key are retried.",
     "db": "Bring the store to this version of Redrive.",

@@ -9,23 +9,28 @@ What it guarantees:
   treated as the plan's owner says: parked by a reject, where its queue has a dead letter exchange
   for that, or left in its queue. The messages behind it go through.
 - At most `prefetch` messages and `budget` bytes are in flight.
+- What a plan holds stays unsettled, costs no memory, and goes back to its queue at the end, unseen
+  by anybody in between.
 
 It consumes and publishes on two connections: with one, a paused socket would hide the confirms
 that would let it be read again. Losing either ends the session; `supervise` starts another.
+
+A `Mover` moves until it is stopped. `one_pass.py` runs the same session over what a queue holds
+now, once: sweep, move and peek do.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Protocol
 
 import structlog
 
-from redrive.amqp import Consumer, Delivery, Publish, Refused, Returned
+from redrive.amqp import Delivery, Publish, Refused, Returned
 from redrive.amqp.confirms import CONFIRMED
 from redrive.amqp.supervision import supervise
 from redrive.domain.backoff import Backoff
@@ -36,6 +41,7 @@ log = structlog.get_logger()
 
 _BREATH: Final = 1 << 18
 """Bytes published between two looks at whether the broker still takes them."""
+_ANY: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,38 @@ class Stay:
     wait: timedelta = timedelta(seconds=1)
 
 
-Instruction = Publish | Park | Stay
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Leave the delivery in its queue, and do not look at it again: it goes back at the end.
+
+    A reason says that something is wrong with it; without one, it was simply not meant.
+    """
+
+    reason: str = ""
+
+
+Instruction = Publish | Park | Stay | Hold
+Pace = Callable[[int], Awaitable[None]]
+"""Waits as long as is due after so many publishes."""
+
+
+class Source(Protocol):
+    """Where deliveries come from, and where they are settled: a consumer, or several in a row."""
+
+    async def next_batch(self) -> list[Delivery]:
+        """Wait for deliveries; empty when no more will come."""
+
+    def check(self) -> None:
+        """Raise if what was delivered is void by now."""
+
+    def ack(self, *deliveries: Delivery) -> None: ...
+    def requeue(self, delivery: Delivery) -> None: ...
+    def reject(self, delivery: Delivery) -> None: ...
+    def hold(self, delivery: Delivery) -> None: ...
+    def flush(self) -> None: ...
+    async def cancel(self) -> None: ...
+    async def give_back(self) -> None:
+        """Give back what is held, once all else is settled."""
 
 
 class Plan(Protocol):
@@ -67,7 +104,7 @@ class Plan(Protocol):
     ) -> Instruction:
         """What to do after no queue took the copy, or a full one refused it."""
 
-    def poisoned(self, delivery: Delivery, reason: str) -> Park | Stay:
+    def poisoned(self, delivery: Delivery, reason: str) -> Park | Stay | Hold:
         """What to do with a message that cannot be sent. Park only where dead letters are kept."""
 
 
@@ -78,6 +115,7 @@ class Counts:
     moved: int = 0
     parked: int = 0
     stayed: int = 0
+    held: int = 0
     redelivered: int = 0
     sessions: int = 0
 
@@ -164,32 +202,47 @@ class Mover:
 class MoverSession:
     """One life of a Mover between connecting and losing the broker, or stopping."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (the last two are for a pass only)
         self,
         plan: Plan,
-        consumer: Consumer,
+        consumer: Source,
         lane: Lane,
         counts: Counts,
         logger: structlog.stdlib.BoundLogger,
+        *,
+        most: int | None = None,
+        pace: Pace | None = None,
     ) -> None:
+        """`most` publishes are under way at a time, and only one until the first is confirmed: a
+        target that takes nothing is found out by one message. Without it, the prefetch is all
+        that bounds them. `pace` slows down what is published."""
         self._plan = plan
         self._consumer = consumer
         self._lane = lane
         self._counts = counts
         self._log = logger
+        self._most = most
+        self._pace = pace
         self._in_flight = 0
+        self._sent = 0
+        self._room = asyncio.Event()  # fewer than the most are in flight
         self._said = ""
         self._landed = asyncio.Event()  # nothing is in flight
         self._stopping = asyncio.Event()
 
     async def run(self, *, until: asyncio.Event) -> None:
-        """Move until the event is set, then drain. Raises the `BrokerError` that ended it."""
+        """Move until the event is set or no more will come, then drain.
+
+        Raises the `BrokerError` that ended it.
+        """
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
                 intake = tasks.create_task(self._take_in())
                 settle = tasks.create_task(self._settle())
-                await until.wait()
+                told = tasks.create_task(until.wait())
+                await asyncio.wait((told, intake), return_when=asyncio.FIRST_COMPLETED)
+                told.cancel()
                 await self._drain(intake)
                 settle.cancel()
         except BaseExceptionGroup as group:
@@ -202,7 +255,7 @@ class MoverSession:
         if self._in_flight:
             self._landed.clear()
             await self._landed.wait()
-        self._consumer.flush()
+        await self._consumer.give_back()
 
     # Deliveries come in
 
@@ -211,16 +264,38 @@ class MoverSession:
             started = 0
             while started < len(batch):
                 await self._lane.ready()
+                most = await self._may_start()
                 self._consumer.check()  # the wait may have been long, and what we hold void
-                started = self._start(batch, started)
+                if self._pace is None:
+                    started = self._start(batch, started, most)
+                    continue
+                if self._stopping.is_set():  # at this pace the rest would take long
+                    for delivery in batch[started:]:
+                        self._consumer.hold(delivery)
+                    return
+                before = self._sent
+                started = self._start(batch, started, 1)
+                await self._pace(self._sent - before)
 
-    def _start(self, batch: list[Delivery], position: int) -> int:
+    async def _may_start(self) -> int:
+        """Wait until there is room for more; how many deliveries may be looked at."""
+        if self._most is None:
+            return _ANY
+        most = self._most if self._counts.moved else 1
+        while self._in_flight >= most:
+            self._room.clear()
+            await self._room.wait()
+            most = self._most if self._counts.moved else 1
+        return most - self._in_flight
+
+    def _start(self, batch: list[Delivery], position: int, most: int) -> int:
         """Send deliveries on their way, from a position on, for one breath; where it stopped."""
         decide, user = self._plan.decide, self._lane.user
         publishes: list[Publish] = []
-        others: list[tuple[Delivery, Park | Stay]] = []
+        others: list[tuple[Delivery, Park | Stay | Hold]] = []
         first, taken = position, 0
-        while position < len(batch) and taken < _BREATH:
+        end = min(len(batch), position + most)
+        while position < end and taken < _BREATH:
             delivery = batch[position]
             position += 1
             taken += len(delivery.body)
@@ -236,6 +311,7 @@ class MoverSession:
             else:
                 others.append((delivery, instruction))
         self._in_flight += position - first
+        self._sent += len(publishes)
         self._publish(publishes)
         for delivery, instruction in others:
             self._leave(delivery, instruction)
@@ -254,9 +330,11 @@ class MoverSession:
             assert isinstance(delivery, Delivery)
             self._leave(delivery, self._plan.poisoned(delivery, str(error)))
 
-    def _leave(self, delivery: Delivery, instruction: Park | Stay) -> None:
+    def _leave(self, delivery: Delivery, instruction: Park | Stay | Hold) -> None:
         if isinstance(instruction, Park):
             self._park(delivery, instruction)
+        elif isinstance(instruction, Hold):
+            self._hold(delivery, instruction)
         else:
             self._tasks.create_task(self._give_back(delivery, instruction))
 
@@ -295,7 +373,7 @@ class MoverSession:
             instruction = self._poisoned(delivery, error)
         self._follow(delivery, instruction)
 
-    def _poisoned(self, delivery: Delivery, error: Exception) -> Park | Stay:
+    def _poisoned(self, delivery: Delivery, error: Exception) -> Park | Stay | Hold:
         if isinstance(error, Unpublishable):
             return self._plan.poisoned(delivery, str(error))
         self._log.exception("mover.decision_failed", routing_key=delivery.routing_key)
@@ -307,10 +385,20 @@ class MoverSession:
         self._counts.parked += 1
         self._land(1)
 
+    def _hold(self, delivery: Delivery, hold: Hold) -> None:
+        if hold.reason:
+            self._say_stays(delivery, hold.reason)
+        self._consumer.hold(delivery)
+        self._counts.held += 1
+        self._land(1)
+
+    def _say_stays(self, delivery: Delivery, reason: str) -> None:
+        if reason != self._said:  # once, not for every message and every time it comes back
+            self._said = reason
+            self._log.warning("mover.stays", reason=reason, routing_key=delivery.routing_key)
+
     async def _give_back(self, delivery: Delivery, stay: Stay) -> None:
-        if stay.reason != self._said:  # once, not for every message and every time it comes back
-            self._said = stay.reason
-            self._log.warning("mover.stays", reason=stay.reason, routing_key=delivery.routing_key)
+        self._say_stays(delivery, stay.reason)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), stay.wait.total_seconds())
         self._consumer.requeue(delivery)
@@ -319,5 +407,6 @@ class MoverSession:
 
     def _land(self, count: int) -> None:
         self._in_flight -= count
+        self._room.set()
         if not self._in_flight:
             self._landed.set()

@@ -32,7 +32,7 @@ _EXCHANGE: Final = octets(headers.EXCHANGE)
 _ROUTING_KEY: Final = octets(headers.ROUTING_KEY)
 _FIRST_FAILED_AT: Final = octets(headers.FIRST_FAILED_AT)
 _LETTER: Final = octets(headers.LETTER)
-_STARTS_ANEW: Final = tuple(
+STARTS_ANEW: Final = tuple(
     octets(name)
     for name in (
         headers.ID,
@@ -190,7 +190,7 @@ class RetryPlan:
             origin = rejected_in(queue, before)
         if origin.queue_field != before:
             # It has moved on: another service failed now, or someone copied our headers.
-            for name in _STARTS_ANEW if ours else ():
+            for name in STARTS_ANEW if ours else ():
                 ours.pop(name, None)
             ours[_QUEUE] = origin.queue_field
         exchange = origin.exchange or _NO_EXCHANGE

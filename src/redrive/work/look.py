@@ -1,0 +1,99 @@
+"""Before and after one looks into a queue: may one, what does it cost, what is to be said of it.
+
+Guarantees: a queue whose messages would be harmed by looking is not looked into, unless told. Who
+else consumes the queue is named.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from redrive.broker.looking import QueueFacts, Version
+from redrive.errors import BrokerError
+from redrive.work.one_pass import Passed
+from redrive.work.transfer import Transfer
+
+SPEND_DELIVERIES = "--spend-deliveries"
+"""The option by which looks that cost are allowed."""
+
+
+class LookingCosts(BrokerError):
+    """Looking into the queue would bring its messages nearer to their end."""
+
+    remedy = f"give {SPEND_DELIVERIES} to look all the same, or use RabbitMQ 4.3 or later"
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """How one looks on this broker."""
+
+    version: Version
+    spend_deliveries: bool = False
+
+    def check(self, facts: QueueFacts) -> None:
+        """Raise unless the queue can be looked into."""
+        if facts.kind not in ("classic", "quorum", None):
+            raise BrokerError(
+                f"{facts.name} is a {facts.kind}, whose messages stay whoever reads them",
+                remedy="name a classic or a quorum queue",
+            )
+        cost = facts.cost(self.version)
+        if cost and not self.spend_deliveries:
+            raise LookingCosts(f"{facts.name} was not looked into: {cost}")
+
+    def notes(self, facts: QueueFacts, passed: Passed) -> list[str]:
+        """What is to be said of a queue that was looked into."""
+        found = []
+        if passed.consumers:
+            who = ", ".join(facts.consumers) or "unknown, for want of the management API"
+            found.append(f"others consume it too: {who}")
+        if passed.counts.held and (order := facts.order(self.version, passed.counts.held)):
+            found.append(order)
+        if passed.examined and (cost := facts.cost(self.version)):
+            found.append(f"each message that is left has one delivery less to live: {cost}")
+        if passed.cut_short:
+            missed = passed.present - passed.examined
+            found.append(f"{missed} messages were not looked at: {passed.cut_short}")
+        return found
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """What became of one queue's messages."""
+
+    queue: str
+    target: str = ""
+    present: int = 0
+    examined: int = 0
+    chosen: int = 0
+    """Those that a dry run would have moved."""
+    moved: int = 0
+    failed: int = 0
+    notes: list[str] = field(default_factory=list)
+    error: str = ""
+    """What ended it before its end, or kept it from beginning."""
+    remedy: str = ""
+
+    @property
+    def left(self) -> int:
+        """Those that were looked at and not meant."""
+        return max(0, self.examined - self.chosen)
+
+    @property
+    def is_sound(self) -> bool:
+        return not (self.failed or self.error)
+
+    def fail(self, error: BrokerError) -> None:
+        self.error, self.remedy = str(error), error.remedy
+
+    def tell(self, passed: Passed, transfer: Transfer, *, dry_run: bool) -> None:
+        """Note what a pass did, and what is to be said of it."""
+        self.present, self.examined = passed.present, passed.examined
+        self.moved, self.chosen = passed.counts.moved, transfer.chosen
+        self.failed = transfer.failed
+        self.notes += [f"{count} not moved: {why}" for why, count in transfer.failures.items()]
+        in_doubt = 0 if dry_run else self.chosen - self.moved - self.failed
+        if in_doubt:
+            self.notes.append(
+                f"{in_doubt} were under way: each is still in its queue, in its new one, or in both"
+            )

@@ -1,0 +1,141 @@
+"""Moving the messages of a queue that are meant: to another queue, or back where each failed.
+
+Guarantees: as for the sweep. What is not meant stays, in its order where the queue can keep it;
+what its new place does not take stays too, and is counted as failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from redrive.amqp import Connection
+from redrive.broker.live import SpareChannel
+from redrive.broker.looking import QueueFacts
+from redrive.errors import AccessRefused, BrokerError, NotFound, OrderRefused, PreconditionFailed
+from redrive.work.failed_message import MessageReader
+from redrive.work.look import Looks, Outcome
+from redrive.work.matching import Matching, MessageFilters
+from redrive.work.mover import Limits
+from redrive.work.noting import Notes
+from redrive.work.one_pass import OnePass
+from redrive.work.pace import Rate
+from redrive.work.queue_site import QueueSite
+from redrive.work.return_path import ReturnPath
+from redrive.work.to_origin import ToOrigin
+from redrive.work.transfer import ToQueue, Transfer, Way
+
+_SLOW_START = 100
+"""At a pace, at most so many deliveries are held at first, or as many as ten seconds take: what is
+not moved within half an hour the broker would take back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveOrder:
+    """What to move where."""
+
+    source: str
+    target: str | None
+    """A queue; None: each to its origin."""
+    filters: MessageFilters = field(default_factory=MessageFilters)
+    most: int | None = None
+    rate: float | None = None
+    """Messages a second."""
+    spend_deliveries: bool = False
+    dry_run: bool = False
+
+    def check(self) -> None:
+        """Raise if it cannot be meant."""
+        if self.source == self.target:
+            raise OrderRefused(
+                f"{self.source!r} cannot be moved onto itself", remedy="name another queue"
+            )
+
+
+class QueueMove:
+    """Carries out one order on one broker."""
+
+    def __init__(
+        self, order: MoveOrder, site: QueueSite, return_exchange: str, limits: Limits | None = None
+    ) -> None:
+        order.check()
+        self._order = order
+        self._site = site
+        self._return_exchange = return_exchange
+        self._limits = limits or Limits()
+        self._looks = Looks(site.version, order.spend_deliveries)
+        self.under_way: OnePass | None = None
+
+    async def run(self, stopping: asyncio.Event | None = None) -> Outcome:
+        """Move. Trouble on the way is in the outcome; what keeps it from beginning is raised."""
+        order, site = self._order, self._site
+        facts = await site.existing(order.source)
+        self._looks.check(facts)
+        await self._check_target()
+        reader = MessageReader(site.own_queues, order.source)
+        path = ReturnPath(self._return_exchange, site.connect)
+        transfer = Transfer(
+            Matching(order.filters, reader),
+            self._way(reader, path),
+            dry_run=order.dry_run,
+            most=order.most,
+        )
+        try:
+            return await self._look(facts, transfer, stopping)
+        finally:
+            path.abort()
+
+    async def _look(
+        self, facts: QueueFacts, transfer: Transfer, stopping: asyncio.Event | None
+    ) -> Outcome:
+        order = self._order
+        limits = self._limits
+        if order.rate is not None:
+            most = max(_SLOW_START, int(order.rate * 10))
+            limits = Limits(prefetch=min(limits.prefetch, most), budget=limits.budget)
+        look = OnePass(order.source, transfer, connect=self._site.connect, limits=limits)
+        look.sorts = facts.kind == "classic"
+        look.pace = Rate(order.rate) if order.rate is not None else None
+        transfer.end = look.end
+        self.under_way = look
+        outcome = Outcome(queue=order.source, target=order.target or "(origin)")
+        try:
+            await look.run(stopping)
+        except BrokerError as error:
+            outcome.fail(error)
+        outcome.tell(look.passed, transfer, dry_run=order.dry_run)
+        outcome.notes += self._looks.notes(facts, look.passed)
+        return outcome
+
+    def _way(self, reader: MessageReader, path: ReturnPath) -> Way:
+        notes = Notes(self._site.own_queues, self._order.source)
+        if self._order.target is not None:
+            return ToQueue(self._order.target, notes)
+        return ToOrigin(self._return_exchange, reader, notes, path)
+
+    async def _check_target(self) -> None:
+        target = self._order.target
+        if target is None:
+            if not self._order.dry_run:
+                await assure_return_exchange(self._site.connection, self._return_exchange)
+        elif await self._site.is_missing(target):
+            raise NotFound(404, f"no queue {target!r} to move to")
+
+
+async def assure_return_exchange(connection: Connection, exchange: str) -> None:
+    """Make the exchange of the return path where it is missing, or raise what to do about it."""
+    spare = SpareChannel(connection)
+    try:
+        try:
+            await (await spare.open()).inspect_exchange(exchange)
+            return
+        except NotFound:
+            pass
+        await (await spare.open()).declare_exchange(exchange, "topic")
+    except (AccessRefused, PreconditionFailed) as error:
+        raise BrokerError(
+            f"the way back needs the exchange {exchange!r}: {error.text}",
+            remedy="let an administrator run 'redrive topology apply'",
+        ) from error
+    finally:
+        await spare.close()

@@ -1,0 +1,80 @@
+"""Peeking: the first messages of a queue, read as letters are, and left as they were.
+
+Guarantees: no more messages are touched than are shown; they go back in their order where the queue
+can keep it, by the way that costs them nothing. Where that is not possible, nothing is touched
+unless told.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+
+from redrive.amqp import Delivery, Publish, Refused, Returned
+from redrive.domain.letter import Arrival
+from redrive.work.look import Looks
+from redrive.work.mover import Hold, Limits
+from redrive.work.one_pass import OnePass, Passed
+from redrive.work.queue_site import QueueSite
+from redrive.work.system_state import SystemState
+from redrive.work.understand import Understanding, utc_now
+
+_UNMEASURED = SystemState(0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Peeked:
+    """What was seen of a queue."""
+
+    messages: tuple[Arrival, ...]
+    present: int
+    notes: tuple[str, ...]
+
+
+class Peek:
+    """The plan: read each message, hold it."""
+
+    def __init__(self, queue: str, understanding: Understanding) -> None:
+        self.seen: list[Arrival] = []
+        self._queue = queue
+        self._understanding = understanding
+
+    def decide(self, delivery: Delivery, user: str) -> Hold:
+        self.seen.append(
+            self._understanding.arrival(
+                delivery,
+                self._queue,
+                now=utc_now(),
+                random=secrets.randbits(74),
+                state=_UNMEASURED,
+            )
+        )
+        return Hold()
+
+    async def reconsider(
+        self, delivery: Delivery, sent: Publish, outcome: Returned | Refused
+    ) -> Hold:
+        raise AssertionError("nothing was sent")
+
+    def poisoned(self, delivery: Delivery, reason: str) -> Hold:
+        return Hold(reason)
+
+
+async def peek(
+    site: QueueSite,
+    queue: str,
+    understanding: Understanding,
+    *,
+    most: int,
+    spend_deliveries: bool = False,
+    limits: Limits | None = None,
+) -> Peeked:
+    """The first messages of a queue that must be there."""
+    facts = await site.existing(queue)
+    looks = Looks(site.version, spend_deliveries)
+    looks.check(facts)
+    plan = Peek(queue, understanding)
+    look = OnePass(queue, plan, connect=site.connect, limits=limits, most=most)
+    look.sorts = facts.kind == "classic"
+    passed: Passed = await look.run()
+    return Peeked(tuple(plan.seen), passed.present, tuple(looks.notes(facts, passed)))

@@ -1,0 +1,166 @@
+"""What a pass takes from a queue: so many messages, each once, held as long as need be.
+
+A queue gives back what is held only at the end, so a pass may hold all of it. It does so with
+consumers in a row, each on a channel of its own: when half of what one may have is held, it takes
+no more, and the next begins where it ended. Two limits of the broker shape this: a prefetch has
+16 bits, and a broker finds a delivery to ack by walking over those that are held before it.
+
+Deliveries that come when the pass has what it wanted are held with the others, unread. What is held
+goes back when all consumers have been cancelled, so nothing is seen twice.
+
+`Window` is a `Source` for a Mover's session. It ends by itself: when it has taken what it may, when
+the queue has nothing ready any more (somebody else takes messages too), when the broker gives us
+nothing although there is something (one consumer has the queue for itself), or shortly before the
+broker would take back what is held for too long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from redrive.amqp import Channel, Connection, Consumer, Delivery
+
+_LULL: Final = 0.1
+"""Seconds without a delivery after which the broker is asked whether there is anything left."""
+_GIVEN_NOTHING: Final = 300
+"""Lulls in a row, with messages ready and room for them, after which no more is expected."""
+_LONGEST: Final = 25 * 60.0
+"""Seconds that a pass may take: a broker closes the channel of who holds a delivery for 30 min."""
+_WIDTH: Final = 250
+"""Messages that one consumer has at most. A classic queue acks the slower, the more is held on the
+channel (measured: 4,800 to 8,500 a second with 250, 3,000 with 4,000)."""
+_MOST_CHANNELS: Final = 1500
+_MOST_PREFETCH: Final = 65_535
+
+
+class Window:
+    """The first `count` messages of a queue. Made and used by one pass."""
+
+    def __init__(
+        self, connection: Connection, queue: str, *, count: int, prefetch: int, budget: int
+    ) -> None:
+        self._connection = connection
+        self._queue = queue
+        self._count = count
+        widest = max(min(prefetch, _WIDTH), 2 * count // _MOST_CHANNELS)
+        self._prefetch = max(1, min(widest, count, _MOST_PREFETCH))
+        self._budget = budget
+        self._looks: Channel | None = None  # asks how much is ready
+        self._consumers: list[tuple[Channel, Consumer]] = []
+        self._of: dict[Delivery, Consumer] = {}  # what was handed out and is not settled
+        self._held_by_current = 0
+        self._moving_on = False
+        self._ended = asyncio.Event()
+        self._deadline = asyncio.get_running_loop().time() + _LONGEST
+        self.taken = 0
+        """How many messages were handed out."""
+        self.newest_first = False
+        """Whether to give back in the reverse order: classic queues sort, and so it costs less."""
+        self.cut_short = ""
+        """Why it ended before it had what it wanted, if it did."""
+
+    async def open(self) -> None:
+        self._looks = await self._connection.channel()
+        await self._open_next()
+
+    async def _open_next(self) -> None:
+        channel = await self._connection.channel()
+        # Never more than is still wanted: what is taken for nothing is given back, and was seen.
+        prefetch = min(self._prefetch, max(1, self._count - self.taken))
+        consumer = await channel.consume(self._queue, prefetch=prefetch, budget=self._budget)
+        self._consumers.append((channel, consumer))
+        self._held_by_current, self._moving_on = 0, False
+
+    @property
+    def _current(self) -> Consumer:
+        return self._consumers[-1][1]
+
+    def end(self) -> None:
+        """Hand out nothing more."""
+        self._ended.set()
+
+    # What a session asks for
+
+    async def next_batch(self) -> list[Delivery]:
+        lulls = 0
+        while not self._ended.is_set() and self.taken < self._count:
+            if asyncio.get_running_loop().time() > self._deadline:
+                self.cut_short = "a broker lets nobody hold messages for more than 30 minutes"
+                break
+            if 2 * self._held_by_current >= self._prefetch and not self._moving_on:
+                self._moving_on = True
+                await self._current.cancel(take_the_rest=True)
+            try:
+                async with asyncio.timeout(_LULL):
+                    batch = await self._current.next_batch()
+            except TimeoutError:
+                lulls += 1
+                if await self._is_over(lulls):
+                    break
+                continue
+            if batch:
+                return self._hand_out(batch)
+            if self._ended.is_set() or not self._moving_on:  # cancelled: the session is stopping
+                break
+            await self._open_next()
+        return []
+
+    def _hand_out(self, batch: list[Delivery]) -> list[Delivery]:
+        wanted = self._count - self.taken
+        for surplus in batch[wanted:]:
+            self._current.hold(surplus)
+        batch = batch[:wanted]
+        self.taken += len(batch)
+        self._of.update(dict.fromkeys(batch, self._current))
+        return batch
+
+    async def _is_over(self, lulls: int) -> bool:
+        """Whether nothing more is to be expected after so many lulls in a row."""
+        assert self._looks is not None
+        ready, _ = await self._looks.inspect_queue(self._queue)
+        if not ready:
+            return lulls > 1  # the first time, something may have been on its way
+        if self._held_by_current + len(self._of) >= self._prefetch:
+            return False  # there is no room: what is in flight has to land first
+        if lulls > _GIVEN_NOTHING:
+            self.cut_short = "the broker gives its messages to another consumer only"
+            return True
+        return False
+
+    def check(self) -> None:
+        for _, consumer in self._consumers:
+            consumer.check()
+
+    def ack(self, *deliveries: Delivery) -> None:
+        for delivery in deliveries:
+            self._of.pop(delivery).ack(delivery)
+
+    def requeue(self, delivery: Delivery) -> None:
+        self._of.pop(delivery).requeue(delivery)
+
+    def reject(self, delivery: Delivery) -> None:
+        self._of.pop(delivery).reject(delivery)
+
+    def hold(self, delivery: Delivery) -> None:
+        consumer = self._of.pop(delivery)
+        consumer.hold(delivery)
+        if consumer is self._current:
+            self._held_by_current += 1
+
+    def flush(self) -> None:
+        for _, consumer in self._consumers[-2:]:  # those before have nothing left but what is held
+            consumer.flush()
+
+    async def cancel(self) -> None:
+        self._ended.set()
+        await self._current.cancel()
+
+    async def give_back(self) -> None:
+        for _, consumer in self._consumers:
+            await consumer.cancel()
+        consumers = self._consumers[::-1] if self.newest_first else self._consumers
+        for channel, consumer in consumers:
+            await consumer.give_back()
+            # Its answer comes after the nack was handled: the next one cannot overtake it.
+            await channel.inspect_queue(self._queue)

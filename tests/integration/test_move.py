@@ -1,0 +1,165 @@
+"""`redrive move` on a real broker: the messages that are meant, to a queue or back to their own."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from redrive.amqp import Properties, Publish, fields
+from tests.services.commands import Ran, Redrive
+from tests.services.letters import death
+from tests.services.moving import channel_to, declare, identities, publish, ready, take_all
+from tests.services.plugin import Vhost
+from tests.services.sweeping import SPENDS, command_line, in_queue, version_of
+
+FROM, TO = "broken", "mended"
+
+
+@pytest.fixture
+def redrive(vhost: Vhost, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Redrive:
+    for queue in (FROM, TO):
+        asyncio.run(declare(vhost.url, queue, "classic"))
+    return command_line(vhost, tmp_path, capsys)
+
+
+def message(
+    identity: str,
+    *,
+    body: bytes = b"{}",
+    queue: str = "orders",
+    reason: str = "rejected",
+    key: str = "order.created",
+    age: timedelta | None = None,
+    put: Mapping[str, bytes] | None = None,
+) -> Publish:
+    """A dead message; `age` is since its death."""
+    entry = death(queue, reason=reason, key=key)
+    if age is not None:
+        at = fields.timestamp(datetime.now(UTC) - age)
+        position = entry.index(b"\x04timeT") + 5
+        entry = entry[:position] + at + entry[position + 9 :]
+    properties = Properties.empty().with_text("message_id", identity).persistent()
+    headers = {"x-death": fields.array([entry]), **(put or {})}
+    return Publish("", FROM, properties.with_headers(headers).raw, body)
+
+
+def moved(vhost: Vhost, ran: Ran) -> list[str]:
+    assert ran.code == 0, ran.err
+    return asyncio.run(in_queue(vhost.url, TO))
+
+
+def test_filters_choose_by_header_key_reason_age_and_body(vhost: Vhost, redrive: Redrive) -> None:
+    messages = [
+        message("a", put={"tenant": fields.longstr("t-1")}, body=b'{"card": "4711"}'),
+        message("b", reason="expired", key="invoice.sent", age=timedelta(hours=3)),
+        message("c", put={"tenant": fields.int32(7)}, age=timedelta(minutes=1)),
+        message("d", put={"redrive-error-reason": fields.longstr("connection timed out")}),
+    ]
+    asyncio.run(publish(vhost.url, messages))
+    for filters, found in (
+        (["--header", "tenant=t-*"], ["a"]),
+        (["--header", "tenant=7"], ["c"]),
+        (["--routing-key", "invoice.*"], ["b"]),
+        (["--reason", "expired"], ["b"]),
+        (["--reason", "*timed out"], ["d"]),
+        (["--min-age", "1h", "--routing-key", "invoice.*"], ["b"]),
+        (["--min-age", "2m", "--header", "tenant=*"], ["a"]),
+        (["--search", "4711"], ["a"]),
+    ):
+        dry = redrive("move", FROM, TO, *filters, "--dry-run", "--output", "json")
+        assert (dry.document["wouldMove"], dry.document["moved"]) == (len(found), 0), filters
+    assert moved(vhost, redrive("move", FROM, TO, "--search", "4711")) == ["a"]
+    assert moved(vhost, redrive("move", FROM, TO, "--reason", "expired")) == ["b"]
+    assert redrive("move", FROM, TO, "--search", "nowhere").code == 3
+    assert asyncio.run(in_queue(vhost.url, FROM)) == ["c", "d"]
+
+
+def test_a_limit_and_a_rate_are_kept(vhost: Vhost, redrive: Redrive) -> None:
+    asyncio.run(publish(vhost.url, [message(str(number)) for number in range(40)]))
+    began = time.monotonic()
+    ran = redrive("move", FROM, TO, "--limit", "20", "--rate", "20/s")
+    assert 0.9 <= time.monotonic() - began < 10
+    assert moved(vhost, ran) == [str(number) for number in range(20)]
+    assert asyncio.run(in_queue(vhost.url, FROM)) == [str(number) for number in range(20, 40)]
+
+
+def test_each_goes_back_to_the_queue_where_it_failed_with_its_key_and_nowhere_else(
+    vhost: Vhost, redrive: Redrive
+) -> None:
+    async def lay_out() -> None:
+        async with channel_to(vhost.url) as channel:
+            await channel.declare_exchange("shop", "topic")
+            for queue in ("orders", "mail", "audit"):
+                await channel.declare_queue(queue, arguments={"x-queue-type": "classic"})
+                await channel.bind_queue(queue, "shop", "#")
+        nowhere = message("nowhere", queue="deleted")
+        unknown = Publish("", FROM, Properties.empty().with_text("message_id", "unknown").raw, b"")
+        there = [message("o"), message("m", queue="mail", key="order.paid")]
+        await publish(vhost.url, [*there, nowhere, unknown])
+
+    asyncio.run(lay_out())
+    ran = redrive("move", FROM, "--to-origin", "--output", "json")
+    assert ran.code == 1
+    assert (ran.document["moved"], ran.document["failed"]) == (2, 2)
+    assert "is gone" in ran.err
+    assert "no header says in which queue it failed" in ran.err
+    (order,) = asyncio.run(take_all(vhost.url, "orders"))
+    (mail,) = asyncio.run(take_all(vhost.url, "mail"))
+    assert identities([order, mail]) == ["o", "m"]
+    assert (order.routing_key, mail.routing_key) == ("order.created", "order.paid")
+    assert "BCC" not in Properties.read(order.properties).header_names
+    assert asyncio.run(ready(vhost.url, "audit")) == 0
+    assert asyncio.run(in_queue(vhost.url, FROM)) == ["nowhere", "unknown"]
+
+
+def test_what_was_moved_still_knows_where_it_failed(vhost: Vhost, redrive: Redrive) -> None:
+    asyncio.run(declare(vhost.url, "orders", "classic"))
+    asyncio.run(publish(vhost.url, [message("a")]))
+    assert redrive("move", FROM, TO).code == 0
+    assert redrive("move", TO, "--to-origin").code == 0
+    (back,) = asyncio.run(take_all(vhost.url, "orders"))
+    assert back.routing_key == "order.created"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        ([FROM], 2, "--to-origin"),
+        ([FROM, TO, "--to-origin"], 2, "--to-origin"),
+        ([FROM, FROM], 2, "onto itself"),
+        (["nothing", TO], 1, "no queue 'nothing'"),
+        ([FROM, "nothing"], 1, "no queue 'nothing' to move to"),
+        ([FROM, TO, "--rate", "fast"], 2, "--rate"),
+        ([FROM, TO, "--header", "tenant"], 2, "NAME=VALUE"),
+        ([FROM, TO, "--min-age", "old"], 2, "--min-age"),
+    ],
+)
+def test_wrong_use_is_said_in_one_line_and_touches_nothing(
+    vhost: Vhost, redrive: Redrive, arguments: list[str], code: int, says: str
+) -> None:
+    asyncio.run(publish(vhost.url, [message("a")]))
+    ran = redrive("move", *arguments)
+    assert (ran.code, ran.out) == (code, "")
+    assert says in ran.err
+    assert ran.err.count("\n") == 1
+    names = {each["name"] for each in vhost.node.api("GET", f"queues/{quote(vhost.name)}")}
+    assert names == {FROM, TO}
+    assert asyncio.run(in_queue(vhost.url, FROM)) == ["a"]
+
+
+def test_a_queue_whose_messages_looking_would_wear_out_is_not_moved_unless_told(
+    vhost: Vhost, redrive: Redrive
+) -> None:
+    counted = asyncio.run(version_of(vhost.url)) < (4, 3)
+    asyncio.run(declare(vhost.url, "worn", "quorum", x_delivery_limit=3))
+    asyncio.run(declare(vhost.url, "orders", "classic"))
+    ran = redrive("move", "worn", TO)
+    assert ran.code == (1 if counted else 3)
+    assert (SPENDS in ran.err) == counted
+    assert redrive("move", "worn", TO, SPENDS).code == 3

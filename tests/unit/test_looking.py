@@ -1,0 +1,69 @@
+"""What a look costs, by broker version and queue: never guessed in favour of harm."""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive.broker.looking import QueueFacts, read_version
+
+QUORUM = QueueFacts(name="q", kind="quorum")
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [("3.10.8", (3, 10)), ("4.3.6", (4, 3)), ("4.1.0-rc.1", (4, 1)), ("?", (4, 0)), (None, (4, 0))],
+)
+def test_a_version_that_cannot_be_read_is_the_one_that_forgives_least(
+    text: str | None, version: tuple[int, int]
+) -> None:
+    assert read_version(text) == version
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit", "version", "costs"),
+    [
+        ("classic", None, (4, 0), False),
+        ("quorum", None, (3, 10), False),
+        ("quorum", 5, (3, 10), True),
+        ("quorum", None, (4, 0), True),
+        ("quorum", None, (4, 2), True),
+        ("quorum", -1, (4, 2), False),
+        ("quorum", 1_000_000, (4, 0), False),
+        ("quorum", 3, (4, 3), False),
+        (None, None, (3, 13), False),
+        (None, None, (4, 0), True),
+        (None, None, (4, 3), False),
+    ],
+)
+def test_a_look_costs_where_the_broker_counts_it_towards_a_limit(
+    kind: str | None, limit: int | None, version: tuple[int, int], costs: bool
+) -> None:
+    facts = QueueFacts(name="q", kind=kind, limit=limit)
+    assert bool(facts.cost(version)) is costs
+
+
+def test_order_is_kept_but_by_quorum_queues_of_version_3() -> None:
+    limited = QueueFacts(name="q", kind="quorum", limit=5)
+    assert not QUORUM.order((4, 0), 1000)
+    assert not QueueFacts(name="q", kind="classic").order((3, 10), 1000)
+    assert "behind what arrived" in QUORUM.order((3, 10), 1)
+    assert not limited.order((3, 10), 32)
+    assert "did not keep the order" in limited.order((3, 10), 33)
+
+
+@pytest.mark.parametrize(
+    ("argument", "policy", "limit"),
+    [(None, None, None), (5, None, 5), (None, 7, 7), (5, 7, 5), (-1, 7, 7), (5, -1, 5)],
+)
+def test_the_stricter_of_argument_and_policy_is_the_limit(
+    argument: int | None, policy: int | None, limit: int | None
+) -> None:
+    found = {
+        "name": "q",
+        "type": "quorum",
+        "durable": True,
+        "auto_delete": False,
+        "arguments": {} if argument is None else {"x-delivery-limit": argument},
+        "effective_policy_definition": {} if policy is None else {"delivery-limit": policy},
+    }
+    assert QueueFacts.from_management(found).limit == limit
