@@ -88,7 +88,7 @@ def choose_roles(wanted: str | None) -> frozenset[str]:
 
 async def run_roles(settings: Settings, roles: frozenset[str]) -> None:
     """Run the roles until SIGTERM or SIGINT, then drain. A second signal ends the process."""
-    describe(settings.topology, settings.queue)  # wrong settings are said before anything starts
+    _check(settings)  # wrong settings are said before anything starts
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -97,6 +97,16 @@ async def run_roles(settings: Settings, roles: frozenset[str]) -> None:
     look_for_garbage_seldom()
     await serve(settings, roles, stopping)
     log.info("run.stopped")
+
+
+def _check(settings: Settings) -> None:
+    own = describe(settings.topology, settings.queue).queue_names()
+    waiting = (own - {settings.topology.names.dlq_queue}).intersection(settings.collector.queues)
+    if waiting:
+        raise SettingsError(
+            f"collector.queues: expected dead letter queues, got {min(waiting)!r}",
+            remedy="messages wait there for their next try: take the queue off the list",
+        )
 
 
 def look_for_garbage_seldom() -> None:

@@ -203,17 +203,17 @@ def policy_watch(settings: Settings) -> PolicyWatch:
     return PolicyWatch(lambda: _open_policy_table(settings), _policy_files(settings))
 
 
-async def open_store(settings: Settings) -> Store:
-    """The store, ready to be used."""
+async def open_store(settings: Settings, *, make: bool = True) -> Store:
+    """The store, ready to be used. `make`: where there is none, a new one is made."""
     from redrive.store.store import open_letter_store  # noqa: PLC0415
 
-    return await open_letter_store(settings.store.url.reveal())
+    return await open_letter_store(settings.store.url.reveal(), make=make)
 
 
 @asynccontextmanager
-async def store(settings: Settings) -> AsyncIterator[Store]:
-    """The store, for as long as a command needs it."""
-    opened = await open_store(settings)
+async def store(settings: Settings, *, make: bool = False) -> AsyncIterator[Store]:
+    """The store, for as long as a command needs it. Only a command that writes makes one."""
+    opened = await open_store(settings, make=make)
     try:
         yield opened
     finally:

@@ -16,7 +16,7 @@ from redrive.amqp import fields
 from redrive.domain.filters import Filters
 from redrive.domain.letter import Envelope, Fate
 from redrive.domain.lifecycle import State
-from redrive.errors import CursorRefused, StoreRefused
+from redrive.errors import CursorRefused, StoreRefused, StoreUnreachable
 from redrive.store.store import Store
 from tests.services.letters import (
     BEGAN,
@@ -391,3 +391,17 @@ async def test_the_database_itself_refuses_what_cannot_be(store: Store, statemen
     with pytest.raises(StoreRefused):
         async with store.database.writing() as connection:
             await connection.execute(text(statement))
+
+
+async def test_nothing_is_stored_into_a_file_that_is_not_at_its_path_any_more(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "redrive.db"
+    async with letter_store(f"sqlite:///{path}") as store:
+        await store.letters.add([arrival()])
+        path.rename(tmp_path / "moved.db")
+        with pytest.raises(StoreUnreachable):
+            await store.letters.add([arrival()])
+        (tmp_path / "moved.db").rename(path)
+        await store.letters.add([arrival()])
+        assert (await store.books.ledger()).received == 2

@@ -118,7 +118,7 @@ def test_pages_go_on_where_the_one_before_ended(redrive: Redrive) -> None:
     _, _, err = redrive("letters", "list", "--limit", "2")
     assert err == f"redrive: there are more: go on with --after {ids[3]}\n"
     code, _, err = redrive("letters", "list", "--after", "nonsense")
-    assert code == 1
+    assert code == 2
     assert "'nonsense'" in err
 
 
@@ -313,7 +313,14 @@ def test_groups_are_listed_and_shown(redrive: Redrive) -> None:
 
 
 def test_without_letters_there_are_no_groups(redrive: Redrive) -> None:
+    redrive.add()
     assert redrive("groups", "list") == (3, "", "redrive: there is no group\n")
+
+
+def test_a_store_that_is_not_there_is_not_made_by_looking(redrive: Redrive) -> None:
+    code, out, err = redrive("letters", "list")
+    assert (code, out) == (1, "")
+    assert "there is no store" in err
 
 
 def test_stats_count_by_state_and_check_the_books(redrive: Redrive) -> None:

@@ -22,7 +22,7 @@ from redrive.domain.letter import Kept
 from redrive.events import Events
 from redrive.store.schema import redrive_letter
 from redrive.store.store import Store
-from redrive.work import collector
+from redrive.work import collector, keeper
 from redrive.work.collector import Collector
 from redrive.work.keeper import LetterStore
 from redrive.work.lane import Connect
@@ -41,7 +41,7 @@ def coming_back_quickly() -> Iterator[None]:
     """Collectors that wait only a little for a broker or a store that is away."""
     with (
         patch.object(collector, "supervise", partial(supervise, backoff=QUICK)),
-        patch.object(collector, "Backoff", lambda: QUICK),
+        patch.object(keeper, "Backoff", lambda: QUICK),
     ):
         yield
 

@@ -271,3 +271,12 @@ def test_an_empty_list_of_roles_does_not_mean_all(redrive: Redrive) -> None:
     code, _, err = redrive("run", "--roles", "")
     assert code == 2
     assert "roles: expected some of retrier, collector, janitor, got ''" in err
+
+
+def test_the_queues_in_which_retries_wait_are_not_collected(
+    redrive: Redrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REDRIVE_COLLECTOR__QUEUES", "payments.dlq,retry-queue")
+    code, _, err = redrive("run")
+    assert code == 2
+    assert "collector.queues: expected dead letter queues, got 'retry-queue'" in err

@@ -31,6 +31,26 @@ def test_a_password_in_any_value_is_masked(monkeypatch: pytest.MonkeyPatch) -> N
     assert (event["event"], event["level"]) == ("lost", "warning")
 
 
+@pytest.mark.parametrize(
+    ("value", "masked"),
+    [
+        ("token=s3cret", "token=****"),
+        ("caf\udce9 amqp://app:s3cret@mq/", "caf\udce9 amqp://app:****@mq/"),
+        ('é\n"amqp://app:s3cret@mq/', 'é\n"amqp://app:****@mq/'),
+        ("nothing: to hide", "nothing: to hide"),
+    ],
+)
+def test_what_is_masked_does_not_depend_on_how_a_line_is_written(
+    monkeypatch: pytest.MonkeyPatch, value: str, masked: str
+) -> None:
+    written = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", written)
+    configure_logs()
+    structlog.get_logger().warning("lost", error=value, tries=3)
+    event = json.loads(written.getvalue())
+    assert (event["error"], event["tries"], event["level"]) == (masked, 3, "warning")
+
+
 @pytest.mark.parametrize("value", ["caf\udce9", 1 << 70, {"a": b"bytes"}])
 def test_whatever_the_value_the_line_is_written(
     monkeypatch: pytest.MonkeyPatch, value: object
@@ -40,6 +60,23 @@ def test_whatever_the_value_the_line_is_written(
     configure_logs()
     structlog.get_logger().warning("odd", value=value)
     assert json.loads(written.getvalue())["event"] == "odd"
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("text", ["\x1b]0;PWNED\x07", "a\u202eb", "\x9b31m", "a\nb"])
+def test_a_terminal_does_not_obey_what_a_message_says(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    written = _Terminal()
+    monkeypatch.setattr(sys, "stderr", written)
+    configure_logs()
+    structlog.get_logger().info("letter.collected", error_type=text)
+    line = written.getvalue().rstrip("\n").replace("\x1b[", "")  # the colours are ours
+    assert line.isprintable(), line
 
 
 LOGS_INTO_NOTHING = """

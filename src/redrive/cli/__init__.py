@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from redrive.domain.masking import mask_text
-from redrive.errors import OrderRefused, RedriveError, SettingsError
+from redrive.errors import CursorRefused, OrderRefused, RedriveError, SettingsError
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -43,7 +43,7 @@ def _run(arguments: Sequence[str]) -> int:
 
     try:
         code = build().main(list(arguments), prog_name="redrive", standalone_mode=False)
-    except (SettingsError, OrderRefused) as error:
+    except (SettingsError, OrderRefused, CursorRefused) as error:
         _complain(*str(error).splitlines(), remedy=error.remedy)
         return 2
     except RedriveError as error:

@@ -124,7 +124,7 @@ async def import_letters(settings: Settings, file: Path) -> Imported:
         lines.seek(0)
         added = 0
         with _Progress("imported") as progress:
-            async with runtime.store(settings) as store:
+            async with runtime.store(settings, make=True) as store:
                 done = 0
                 for batch in _batches(lines, file):
                     added += await store.letters.restore(batch)

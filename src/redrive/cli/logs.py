@@ -7,8 +7,6 @@ the work, nor the way to end it.
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import logging
 import sys
@@ -18,20 +16,25 @@ from typing import Any
 import orjson
 import structlog
 
+from redrive.cli.rendering import one_line
 from redrive.domain.masking import mask_text
 
 
-class _Unfailing(io.StringIO):
-    """stderr, whatever has become of it."""
+class _Stderr:
+    """Lines to stderr, whatever has become of it; one write each, because there are many."""
 
-    def write(self, text: str) -> int:
-        with contextlib.suppress(OSError, ValueError):
-            sys.stderr.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        with contextlib.suppress(OSError, ValueError):
+    def msg(self, line: str) -> None:
+        try:
+            sys.stderr.write(line + "\n")
             sys.stderr.flush()
+        except (OSError, ValueError):
+            return
+
+    debug = info = warning = error = critical = exception = msg
+
+
+def _to_stderr(*_names: object) -> _Stderr:
+    return _Stderr()
 
 
 def configure_logs() -> None:
@@ -47,17 +50,25 @@ def configure_logs() -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *([] if person else [structlog.processors.format_exc_info]),
-            _mask,
+            *([_mask, _harmless] if person else [structlog.processors.format_exc_info]),
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(_Unfailing()),
+        logger_factory=_to_stderr,
         cache_logger_on_first_use=True,
     )
 
 
-def _json(event: object, default: Callable[[Any], Any]) -> str:
+def _json(event: dict[str, Any], default: Callable[[Any], Any]) -> str:
+    line = _dumped(event, default)
+    # All that is masked holds one of these, and JSON leaves both as they are: one look at the line
+    # instead of one at each of its values.
+    if "://" in line or "=" in line:
+        return _dumped(_mask(None, "", event), default)
+    return line
+
+
+def _dumped(event: object, default: Callable[[Any], Any]) -> str:
     try:
         return orjson.dumps(event, default=default).decode()
     except TypeError:  # a name that was not UTF-8, a number beyond 64 bits
@@ -68,8 +79,18 @@ def silence_logs() -> None:
     """Only errors: for commands that show what happens in another way."""
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
-        logger_factory=structlog.PrintLoggerFactory(_Unfailing()),
+        logger_factory=_to_stderr,
     )
+
+
+def _harmless(
+    _logger: Any, _method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """Texts of messages are shown on a terminal, and never obeyed by it."""
+    for key, value in event.items():
+        if isinstance(value, str):
+            event[key] = one_line(value)
+    return event
 
 
 def _mask(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -1,8 +1,8 @@
 """Which letters: the same filters for every command, route and page.
 
 All that are given must hold. Texts with `*` or `?` are globs (`*` crosses dots), others are taken
-literally; upper and lower case differ. `search` looks for a text anywhere in what people see of a
-letter, whatever its case.
+literally; upper and lower case differ. `search` looks for a text in what is understood of a letter,
+whatever its case, and in its body byte for byte.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ Guarantees:
 - On SQLite a writing transaction begins with `BEGIN IMMEDIATE`: one that reads first and writes
   then would fail at once under contention, whatever the busy timeout. What is committed survives a
   power cut (WAL with `synchronous=FULL`).
+- Nothing is committed to a SQLite file that is not at its path any more.
 - A SQLite store is private: its file is made with mode 0600, its folder with 0700. WAL files take
   the mode of the database. A database that is not ours is neither made nor switched to WAL.
 - No exception of SQLAlchemy or a driver leaves `reading` and `writing` as itself.
@@ -55,6 +56,7 @@ class Database:
         self.path = path
         """The file of a SQLite database; None for PostgreSQL."""
         self._engine = engine
+        self._file = None if path is None else _file_at(path)
 
     @property
     def is_sqlite(self) -> bool:
@@ -71,14 +73,36 @@ class Database:
     async def writing(self) -> AsyncIterator[AsyncConnection]:
         """A transaction that writes; committed when the block ends, undone when it raises."""
         with translated(self.shown, writing=True):
+            await self._forget_another_file()
             async with self._engine.connect() as connection:
                 await connection.execution_options(**{_WRITES: True})
                 async with connection.begin():
                     yield connection
+                    self._require_its_file()
+
+    def _require_its_file(self) -> None:
+        """What is committed to a file that was deleted or replaced meanwhile is nowhere."""
+        if self.path is not None and _file_at(self.path) != self._file:
+            raise StoreUnreachable(f"{self.shown}: the file was deleted or replaced meanwhile")
+
+    async def _forget_another_file(self) -> None:
+        """Let go of a file that is not at its path any more, and take the one that is."""
+        if self.path is not None and (found := _file_at(self.path)) != self._file:
+            await self._engine.dispose()
+            self._file = found
 
     async def close(self) -> None:
         """Close every connection of the pool. Safe to call twice."""
         await self._engine.dispose()
+
+
+def _file_at(path: Path) -> tuple[int, int] | None:
+    """Which file is at a path; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def open_database(url: str, *, ours: bool) -> Database:

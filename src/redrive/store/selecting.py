@@ -26,6 +26,8 @@ _SEARCHED: Final = (
     _LETTER.routing_key,
     _LETTER.source,
     _LETTER.tags,
+    _LETTER.collected_from,
+    _LETTER.content_type,
 )
 _ESCAPE: Final = "\\"
 

@@ -120,7 +120,7 @@ class Keeper:
             await asyncio.wait_for(self._stopping.wait(), delay.total_seconds())
 
     def _on_away(self, error: StoreError) -> None:
-        if str(error) != self._away:  # once, not at every try
+        if not self._away:  # one line for an outage, not one for every try
             self._away = str(error)
             self._log.warning("collector.store_away", error=str(error), remedy=error.remedy)
 
