@@ -46,13 +46,11 @@ class Keeper:
         stopping: asyncio.Event,
         system: SystemWatch,
         logger: structlog.stdlib.BoundLogger,
-        patience: float = PATIENCE,
     ) -> None:
         self._letters = letters
         self._stopping = stopping
         self._system = system
         self._log = logger
-        self._patience = patience
         self._away = ""  # why the store is away, if it is
         self.refused = 0
         """Messages that the store does not take at all."""
@@ -88,7 +86,7 @@ class Keeper:
         bytes_only: bool = False,
     ) -> list[Collected | None] | None:
         failures, backoff = 0, Backoff()
-        give_up_at = asyncio.get_running_loop().time() + self._patience
+        give_up_at = asyncio.get_running_loop().time() + PATIENCE
         while True:
             try:
                 kept = await self._letters.add(arrivals, again=again)
