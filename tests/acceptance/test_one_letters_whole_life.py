@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 
 from redrive.amqp import Delivery, Properties, Publish
@@ -96,13 +96,18 @@ async def look_at(url: str, queue: str) -> list[Delivery]:
 
 
 async def becomes_a_letter(redrive: CommandLine, url: str, dead: Delivery) -> None:
-    # Killed with the message in hand: its store is locked by another, so it cannot commit.
-    async with (
-        store_is_locked(redrive.folder / "redrive.db"),
-        redrive.running(admin_url=url, queues=[DEAD], roles="collector") as running,
-    ):
-        await empty(url, DEAD)
-        await running.kill()
+    # Killed with the message in hand: its store is locked by another, so it cannot commit. Until
+    # then the message is in ours, or the collector would have stored it before the lock.
+    async with AsyncExitStack() as hands:
+        channel = await hands.enter_async_context(channel_to(url))
+        assert await channel.get(DEAD) is not None
+        # Not by its consumers: a quorum queue counts whoever holds a message that was got.
+        async with redrive.running(admin_url=url, queues=[], roles="collector") as running:
+            await redrive.has_logged("collector.ready", DEAD)
+            async with store_is_locked(redrive.folder / "redrive.db"):
+                await hands.aclose()
+                await empty(url, DEAD)
+                await running.kill()
     await holds(url, DEAD, 1)
 
     # Killed as soon as it is stored: acked or not, it is one letter or a marked second one.
