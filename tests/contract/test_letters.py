@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -28,16 +27,6 @@ from tests.services.letters import (
     replayed,
     sent_by_a_worker,
 )
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path}/redrive.db"
-    else:
-        url = request.getfixturevalue("database")
-    async with letter_store(url) as opened:
-        yield opened
 
 
 def with_id(name: str, **more: Any) -> dict[str, bytes]:

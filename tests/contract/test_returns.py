@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -17,20 +15,9 @@ from tests.services.letters import (
     books_are_exact,
     died_in,
     failed,
-    letter_store,
     replayed,
     sent_by_a_worker,
 )
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path}/redrive.db"
-    else:
-        url = request.getfixturevalue("database")
-    async with letter_store(url) as opened:
-        yield opened
 
 
 async def test_what_comes_back_as_it_was_sent_is_the_same_letter(store: Store) -> None:

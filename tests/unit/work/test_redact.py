@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,9 +13,11 @@ from hypothesis import strategies as st
 
 from redrive.amqp import fields
 from redrive.amqp.properties import Properties
+from redrive.domain.masking import MASK
 from redrive.settings import RedactionSettings
 from redrive.work.decode import decode_body
 from redrive.work.redact import NO_REDACTION, Redaction
+from tests.services.letters import arrival
 from tests.unit.work.letters import an_envelope
 
 SECRET = "hunter2"
@@ -142,3 +145,15 @@ def test_an_encoded_body_that_a_rule_touches_is_not_left_in_its_encoding() -> No
 def test_any_property_section_is_borne(raw: bytes) -> None:
     assert NO_REDACTION.properties(raw) == raw
     Redaction(["*"]).properties(raw)
+
+
+def test_a_rule_for_a_header_that_failures_are_read_from_hides_reason_and_stack() -> None:
+    letter = replace(arrival().letter, error_reason="token abc refused", error_stack="at abc")
+    hidden = Redaction(headers=["x-exception-*"]).letter(letter)
+    assert (hidden.error_reason, hidden.error_stack) == (MASK, MASK)
+    assert Redaction(headers=["x-other"]).letter(letter) is letter
+
+
+def test_a_rule_for_tags_hides_them() -> None:
+    letter = replace(arrival().letter, tags=("vip",))
+    assert Redaction(headers=["redrive-tags"]).letter(letter).tags == (MASK,)
