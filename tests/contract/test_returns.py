@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from redrive.amqp import fields
 from redrive.domain.letter import Arrival, Fate, Result
 from redrive.domain.lifecycle import State
+from redrive.store.collecting import collect
 from redrive.store.store import Store
 from tests.services.letters import (
     arrival,
@@ -166,3 +168,14 @@ async def test_of_many_equal_letters_a_redelivery_is_taken_for_a_copy_of_the_new
     await store.letters.add(twins)
     (kept,) = await store.letters.add([arrival(b"tick", redelivered=True)])
     assert kept.letter.duplicate_of == twins[-1].letter.id
+
+
+async def test_a_copy_whose_commit_is_still_under_way_is_seen(store: Store) -> None:
+    first, second = arrival(b"tick"), arrival(b"tick", redelivered=True)
+    async with store.database.writing() as connection:
+        await collect(connection, [first], max_revivals=5, known_groups=set(), again=False)
+        storing = asyncio.create_task(store.letters.add([second]))
+        await asyncio.wait((storing,), timeout=0.3)
+        assert not storing.done(), "it waits for the commit before it looks"
+    (kept,) = await storing
+    assert kept.letter.duplicate_of == first.letter.id
