@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
@@ -22,6 +23,7 @@ from redrive.settings.problems import describe
 from redrive.settings.sections import Settings
 
 _DEFAULT = Source("default")
+_ARCHIVE = "archive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ def load(
     values: dict[str, tuple[object, Source]] = {}
     for layer in reversed(nearest_first):
         values.update(layer.values)
+    _place_cold_storage(values, environ)
     problems = [problem for layer in nearest_first for problem in layer.problems]
     sources = {key: source for key, (_, source) in values.items()}
     try:
@@ -97,6 +100,26 @@ def _defaults(environ: Mapping[str, str]) -> Layer:
     if state is not None:
         layer.add("store.url", f"sqlite:///{state / 'redrive' / 'redrive.db'}", _DEFAULT)
     return layer
+
+
+def _place_cold_storage(
+    values: dict[str, tuple[object, Source]], environ: Mapping[str, str]
+) -> None:
+    """A relative folder is beside the file that names it; one that nothing names is beside the
+    SQLite store, else in the user's state folder."""
+    key = "retention.cold_storage"
+    given, source = values.get(key, (None, _DEFAULT))
+    if isinstance(given, str) and given.strip() and source.kind == "file":
+        values[key] = (str(Path(source.name).absolute().parent / given.strip()), source)
+    if key in values:
+        return
+    url = values.get("store.url", ("", _DEFAULT))[0]
+    state = layers.user_folder(environ, "XDG_STATE_HOME", ".local/state")
+    if isinstance(url, str) and url.startswith("sqlite:///"):
+        file = Path(urlsplit(url).path.removeprefix("/"))
+        values[key] = (str(file.absolute().parent / _ARCHIVE), _DEFAULT)
+    elif state is not None:
+        values[key] = (str(state / "redrive" / _ARCHIVE), _DEFAULT)
 
 
 def _nested(values: Mapping[str, tuple[object, Source]]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from redrive.domain.strategy import IMMEDIATE_DELAYS, Strategy
 from redrive.settings.values import (
     ByteSize,
     ConnectionUrl,
@@ -33,12 +34,14 @@ from redrive.settings.values import (
     read_name,
     read_numbered_name,
     read_prefix,
+    read_schedule,
     read_store_url,
+    read_zone,
 )
 
 # Sections of the contract whose parts of the program are not there yet: a setting that does nothing
 # would mislead, so they are refused by name until they do something.
-NOT_YET = frozenset({"alert", "classify", "retention", "server", "worker"})
+NOT_YET = frozenset({"alert", "server"})
 
 _URL_HINT = "percent-encode special characters of the password"
 
@@ -108,9 +111,10 @@ class TopologyNames(Section):
     dlq_queue: _Name = "dlq-queue"
     dlq_routing_key: _Name = "dlq-routing-key"
     return_exchange: _Name = "redrive-return"
+    receipts_queue: _Name = "redrive-receipts"
 
 
-_QUEUES = ("retry_queue", "delay_queue", "delayed_queue", "dlq_queue")
+_QUEUES = ("retry_queue", "delay_queue", "delayed_queue", "dlq_queue", "receipts_queue")
 _EXCHANGES = (
     "retry_exchange",
     "route_delay",
@@ -239,6 +243,92 @@ class CollectorSettings(Section):
     ] = ()
 
 
+_Pattern = Annotated[
+    str | None,
+    Field(min_length=1, max_length=1000),
+    Expected("text of 1 to 1000 characters, with * and ? as wildcards, such as 'TIMEOUT*'"),
+]
+_PATTERNS = ("error_type", "error_reason", "queue", "routing_key")
+_Strategy = Annotated[Strategy, Expected("'immediate', 'scheduled', 'conditional' or 'manual'")]
+
+
+class ClassifySettings(Section):
+    """A rule: letters that all its patterns match are revived by this strategy."""
+
+    error_type: _Pattern = None
+    error_reason: _Pattern = None
+    queue: _Pattern = None
+    routing_key: _Pattern = None
+    strategy: _Strategy
+
+
+class WorkerSettings(Section):
+    """How letters are revived: how often, when, and what silence means."""
+
+    poll: Annotated[
+        Duration,
+        Field(ge=timedelta(milliseconds=10), le=timedelta(hours=1)),
+        Expected("a duration from 10ms to 1h"),
+    ] = timedelta(seconds=30)
+    batch: Annotated[
+        WholeNumber, Field(ge=1, le=10_000), Expected("a whole number from 1 to 10000")
+    ] = 10
+    max_revivals: Annotated[
+        WholeNumber, Field(ge=0, le=1000), Expected("a whole number from 0 to 1000")
+    ] = 5
+    verdict_after: Annotated[
+        Duration,
+        Field(ge=timedelta(milliseconds=10), le=timedelta(days=30)),
+        Expected("a duration from 10ms to 30d"),
+    ] = timedelta(minutes=10)
+    lease: Annotated[
+        Duration,
+        Field(ge=timedelta(seconds=1), le=timedelta(hours=1)),
+        Expected("a duration from 1s to 1h"),
+    ] = timedelta(seconds=60)
+    default_strategy: _Strategy = Strategy.MANUAL
+    delays: Annotated[
+        tuple[
+            Annotated[Duration, Field(ge=timedelta(milliseconds=1), le=timedelta(days=365))], ...
+        ],
+        AfterValidator(_one_to_a_hundred),
+        Expected("1 to 100 durations from 1ms to 365d, such as ['1m', '5m', '1h']"),
+    ] = IMMEDIATE_DELAYS
+    schedule: Annotated[
+        str,
+        BeforeValidator(read_schedule),
+        Expected(
+            "a cron expression of five fields that fires, such as '0 2,3,4 * * *',"
+            " or hours such as [2, 3, 4]"
+        ),
+    ] = "0 2,3,4 * * *"
+    zone: Annotated[
+        str,
+        BeforeValidator(read_zone),
+        Expected("the name of a time zone, such as 'UTC' or 'Europe/Berlin'"),
+    ] = "UTC"
+
+
+_Period = Annotated[
+    Duration,
+    Field(ge=timedelta(seconds=1), le=timedelta(days=36500)),
+    Expected("a duration from 1s to 36500d, such as '90d'"),
+]
+
+
+class RetentionSettings(Section):
+    """How long letters are kept that nobody has to do anything about, and where they go then."""
+
+    resolved: _Period = timedelta(days=30)
+    failed: _Period = timedelta(days=90)
+    archived: _Period = timedelta(days=365)
+    cold_storage: Annotated[
+        Path | None,
+        BeforeValidator(read_absolute_path),
+        Expected("the absolute path of a folder, or in a file one that is relative to that file"),
+    ] = None
+
+
 class SweepSettings(Section):
     """What `redrive sweep` does where the command line does not say otherwise."""
 
@@ -308,6 +398,12 @@ class Settings(Section):
         Expected("a list of tables, each with a 'name' and an 'exchange'"),
     ] = ()
     collector: CollectorSettings = CollectorSettings()
+    classify: Annotated[
+        tuple[ClassifySettings, ...],
+        Expected("a list of tables, each with a 'strategy' and a pattern or more"),
+    ] = ()
+    worker: WorkerSettings = WorkerSettings()
+    retention: RetentionSettings = RetentionSettings()
     sweep: SweepSettings = SweepSettings()
     redaction: RedactionSettings = RedactionSettings()
 
@@ -318,4 +414,13 @@ class Settings(Section):
             if policy.name in seen:
                 raise ValueError(f"policy: expected every name once, got {policy.name!r} twice")
             seen.add(policy.name)
+        return self
+
+    @model_validator(mode="after")
+    def _rules_have_patterns(self) -> Self:
+        for number, rule in enumerate(self.classify):
+            if all(getattr(rule, pattern) is None for pattern in _PATTERNS):
+                raise ValueError(
+                    f"classify[{number}]: expected at least one of {', '.join(_PATTERNS)}, got none"
+                )
         return self

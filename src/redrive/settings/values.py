@@ -7,11 +7,13 @@ Guarantees: a `ConnectionUrl` gives its password to nobody who does not call `re
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BeforeValidator, GetCoreSchemaHandler, PlainSerializer
 from pydantic_core import CoreSchema, core_schema
@@ -139,6 +141,34 @@ def read_limit_of(value: object) -> str:
     if not name or not number.isdecimal() or int(number) >= 2**31:
         raise ValueError("not such a limit")
     return f"{name}={int(number)}"
+
+
+def read_schedule(value: object) -> str:
+    """A cron expression of five fields that fires; or hours, which are made one."""
+    from cronsim import CronSim, CronSimError  # noqa: PLC0415  (few commands have a use for it)
+
+    if isinstance(value, list):
+        value = ",".join(str(hour) for hour in value)
+    expression = " ".join(_text(value).split())
+    if re.fullmatch(r"\d+(, ?\d+)*", expression, re.ASCII):
+        expression = f"0 {expression.replace(' ', '')} * * *"
+    if len(expression.split()) != 5:
+        raise ValueError("not five fields")
+    try:
+        if next(CronSim(expression, datetime(2026, 1, 1)), None) is None:  # noqa: DTZ001
+            raise ValueError("never")
+    except CronSimError:
+        raise ValueError("not a cron expression") from None
+    return expression
+
+
+def read_zone(value: object) -> str:
+    """A time zone by its name."""
+    name = _text(value)
+    try:
+        return ZoneInfo(name).key
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError("not a time zone") from None
 
 
 def read_json_path(value: object) -> str:
