@@ -1,0 +1,224 @@
+"""`redrive letters discard|archive|restore|resolve`: what people decide on letters.
+
+Guarantees: letters are named one by one, or chosen by filters; never all of them by leaving both
+out. More than one is asked for first. A letter that may not change is left as it is, counted with
+the reason, and makes the exit code 1. Each letter is changed whole or not at all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from redrive import runtime
+from redrive.cli import wording
+from redrive.cli.actor import actor
+from redrive.cli.asking import ask, is_somebody_there, require_somebody
+from redrive.cli.filters import NOTHING_MATCHED, Selection, filtered, whole_id
+from redrive.cli.invocation import Invocation, Output, invoked
+from redrive.cli.rendering import note, print_json
+from redrive.domain.editing import LONGEST_REASON
+from redrive.domain.filters import Filters
+from redrive.domain.texts import storable
+
+if TYPE_CHECKING:
+    from redrive.settings import Settings
+
+FAILED: Final = 1
+
+Letters = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="LETTER…", help="Ids, or how they begin; or give filters."),
+]
+Reason = Annotated[
+    str, typer.Option("--reason", metavar="TEXT", help="Why, for the letter's history.")
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What became of a decision on many letters."""
+
+    changed: int = 0
+    unchanged: Counter[str] = field(default_factory=Counter)
+    """By reason."""
+    examples: dict[str, str] = field(default_factory=dict)
+    """Of each reason, the id of one letter."""
+
+    def add(self, changed: Sequence[str], unchanged: Sequence[tuple[str, str]]) -> None:
+        self.changed += len(changed)
+        for letter_id, reason in unchanged:
+            self.unchanged[reason] += 1
+            self.examples.setdefault(reason, letter_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Decision:
+    """One of the commands, as it was given."""
+
+    word: str
+    done: str
+    letters: tuple[str, ...]
+    selection: Selection
+    reason: str
+    yes: bool
+
+    def check(self) -> None:
+        if self.letters and not self.selection.is_empty:
+            raise typer.BadParameter("name letters or give filters, not both")
+        if not self.letters and self.selection.is_empty:
+            raise typer.BadParameter(f"say which letters to {self.word}: ids, or filters")
+
+
+# The commands
+
+
+@invoked
+@filtered
+def discard(
+    invocation: Invocation,
+    selection: Selection,
+    letters: Letters = None,
+    *,
+    reason: Reason = "",
+    yes: Yes = False,
+) -> None:
+    """Discard letters that are of no use: they are archived, and gone when retention says so."""
+    decision = _decision("discard", "discarded", letters, selection, reason, yes=yes)
+    if not yes:
+        require_somebody()
+    _run(invocation, decision)
+
+
+@invoked
+@filtered
+def archive(
+    invocation: Invocation,
+    selection: Selection,
+    letters: Letters = None,
+    *,
+    reason: Reason = "",
+    yes: Yes = False,
+) -> None:
+    """Archive letters: no worker sends them, and 'letters restore' brings them back."""
+    _run(invocation, _decision("archive", "archived", letters, selection, reason, yes=yes))
+
+
+@invoked
+@filtered
+def restore(
+    invocation: Invocation,
+    selection: Selection,
+    letters: Letters = None,
+    *,
+    reason: Reason = "",
+    yes: Yes = False,
+) -> None:
+    """Bring archived letters back, for a person to decide on."""
+    _run(invocation, _decision("restore", "restored", letters, selection, reason, yes=yes))
+
+
+@invoked
+@filtered
+def resolve(
+    invocation: Invocation,
+    selection: Selection,
+    letters: Letters = None,
+    *,
+    reason: Reason = "",
+    yes: Yes = False,
+) -> None:
+    """Say that letters were consumed, where no receipt and no silence tells."""
+    _run(invocation, _decision("resolve", "resolved", letters, selection, reason, yes=yes))
+
+
+def _decision(
+    word: str,
+    done: str,
+    letters: list[str] | None,
+    selection: Selection,
+    reason: str,
+    *,
+    yes: bool,
+) -> _Decision:
+    decision = _Decision(
+        word=word,
+        done=done,
+        letters=tuple(letters or ()),
+        selection=selection,
+        reason=storable(reason, LONGEST_REASON),
+        yes=yes,
+    )
+    decision.check()
+    return decision
+
+
+# What they have in common
+
+
+def _run(invocation: Invocation, decision: _Decision) -> None:
+    settings = invocation.load().settings
+    ids, filters = runtime.run_async(_choose(settings, decision))
+    if not decision.yes and is_somebody_there():
+        limit = decision.selection.limit
+        count = len(ids) if filters is None else runtime.run_async(_count(settings, filters, limit))
+        if count > 1 or (count and decision.word == "discard"):
+            ask(f"{decision.word.capitalize()} {wording.plural(count, 'letter')}?")
+    tally = runtime.run_async(_decide(settings, decision, ids, filters))
+    _show(tally, decision.done, invocation.output)
+
+
+async def _choose(settings: Settings, decision: _Decision) -> tuple[list[str], Filters | None]:
+    """The letters that are named; or else the filters."""
+    async with runtime.store(settings) as store:
+        if not decision.letters:
+            return [], await decision.selection.filters(store.letters)
+        ids = [await whole_id(store.letters, each) for each in decision.letters]
+        return list(dict.fromkeys(ids)), None
+
+
+async def _count(settings: Settings, filters: Filters, limit: int | None) -> int:
+    async with runtime.store(settings) as store:
+        return await store.decisions.count(filters, limit)
+
+
+async def _decide(
+    settings: Settings, decision: _Decision, ids: list[str], filters: Filters | None
+) -> _Tally:
+    tally = _Tally()
+    who = actor()
+    async with runtime.store(settings) as store:
+        act: Callable[..., Awaitable[Any]] = getattr(store.decisions, decision.word)
+        if filters is None:
+            decided = await act(ids, who, decision.reason)
+            tally.add(decided.changed, decided.unchanged)
+            return tally
+        async for some in store.decisions.chosen(filters, decision.selection.limit):
+            decided = await act(some, who, decision.reason, still=filters)
+            tally.add(decided.changed, decided.unchanged)
+    return tally
+
+
+def _show(tally: _Tally, done: str, output: Output) -> None:
+    if output is Output.JSON:
+        left = [
+            {"reason": reason, "letters": count, "example": tally.examples[reason]}
+            for reason, count in tally.unchanged.most_common()
+        ]
+        print_json({done: tally.changed, "unchanged": left})
+    elif tally.changed:
+        note(f"{done} {wording.plural(tally.changed, 'letter')}")
+    for reason, count in tally.unchanged.most_common():
+        example = tally.examples[reason]
+        which = f"letter {example} is" if count == 1 else f"{count:,} letters are"
+        note(f"{which} not {done}: {reason}" + ("" if count == 1 else f"; one is {example}"))
+    if tally.unchanged:
+        raise typer.Exit(FAILED)
+    if not tally.changed:
+        note("no letter matches")
+        raise typer.Exit(NOTHING_MATCHED)

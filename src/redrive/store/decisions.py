@@ -1,0 +1,209 @@
+"""What people decide on letters: discard, archive, restore, resolve.
+
+Guarantees: the lifecycle says what a letter may become. One that may not, is gone, or does not
+match any more by the time it is locked, is left as it is and named with the reason. Each letter is
+changed whole: its row, its history and the books. Many letters go in chunks, a transaction each, so
+that nobody waits long for a lock; what was decided before a crash stays decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Select, func, select, tuple_, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from redrive.domain.filters import Filters
+from redrive.domain.letter import Letter, Resolution, Result
+from redrive.domain.lifecycle import State, require
+from redrive.errors import TransitionRefused
+from redrive.store.changing import UNLOCKED, Changes, chunks, lock_letters
+from redrive.store.clock import DatabaseClock
+from redrive.store.engine import Database
+from redrive.store.schema import redrive_attempt, redrive_letter
+from redrive.store.selecting import choose
+
+_LETTER: Final = redrive_letter.c
+_ATTEMPT: Final = redrive_attempt.c
+_AT_ONCE: Final = 500
+_VALUES: Final[dict[State, dict[str, Any]]] = {
+    State.ARCHIVED: {},
+    State.MANUAL: {"strategy": "manual"},
+    State.RESOLVED: {
+        "resolution": Resolution.OPERATOR.value,
+        "verdict_due_at": None,
+        **UNLOCKED,
+    },
+}
+"""By the state that is decided on: what else a letter has then."""
+_OPEN: Final = (Result.SENDING.value, Result.SENT.value, Result.IN_DOUBT.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What became of a decision: the letters that changed, and why each of the others did not."""
+
+    changed: tuple[str, ...]
+    unchanged: tuple[tuple[str, str], ...]
+    """Ids with reasons."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    after: State
+    what: str
+    reason: str
+    only_from: State | None = None
+    """Where the lifecycle allows more than the word means."""
+
+    @property
+    def why(self) -> str:
+        return f"{self.what}: {self.reason}" if self.reason else self.what
+
+
+class Decisions:
+    """People's decisions on the letters of a store."""
+
+    def __init__(self, database: Database, clock: DatabaseClock) -> None:
+        self._database = database
+        self._clock = clock
+
+    # On letters by their ids
+
+    async def discard(
+        self, ids: Sequence[str], actor: str, reason: str = "", *, still: Filters | None = None
+    ) -> Decided:
+        """Archive letters that are of no use to anybody. `still`: only if they match these yet."""
+        return await self._decide(ids, actor, still, _Wanted(State.ARCHIVED, "discarded", reason))
+
+    async def archive(
+        self, ids: Sequence[str], actor: str, reason: str = "", *, still: Filters | None = None
+    ) -> Decided:
+        """Put letters away; they can be restored."""
+        return await self._decide(ids, actor, still, _Wanted(State.ARCHIVED, "archived", reason))
+
+    async def restore(
+        self, ids: Sequence[str], actor: str, reason: str = "", *, still: Filters | None = None
+    ) -> Decided:
+        """Bring archived letters back, for a person to decide on."""
+        wanted = _Wanted(State.MANUAL, "restored", reason, only_from=State.ARCHIVED)
+        return await self._decide(ids, actor, still, wanted)
+
+    async def resolve(
+        self, ids: Sequence[str], actor: str, reason: str = "", *, still: Filters | None = None
+    ) -> Decided:
+        """A person's word that letters were consumed; their last sending is settled by it."""
+        wanted = _Wanted(State.RESOLVED, "resolved by a person", reason)
+        return await self._decide(ids, actor, still, wanted)
+
+    async def _decide(
+        self, ids: Sequence[str], actor: str, still: Filters | None, wanted: _Wanted
+    ) -> Decided:
+        changed: list[str] = []
+        unchanged: list[tuple[str, str]] = []
+        for some in chunks(list(dict.fromkeys(ids))):
+            async with self._database.writing() as connection:
+                now = await self._clock.now(connection)
+                letters, unfit = _sort(some, await lock_letters(connection, some), wanted)
+                if still is not None:
+                    letters, gone = await self._still(connection, letters, still)
+                    unfit += gone
+                changes = Changes(connection, now, actor)
+                for letter in letters:
+                    changes.become(letter, wanted.after, wanted.why, **_VALUES[wanted.after])
+                await changes.flush()
+                if wanted.after is State.RESOLVED:
+                    await _settle_as_resolved(connection, letters)
+            changed += [letter.id for letter in letters]
+            unchanged += unfit
+        return Decided(tuple(changed), tuple(unchanged))
+
+    async def _still(
+        self, connection: AsyncConnection, letters: Sequence[Letter], filters: Filters
+    ) -> tuple[list[Letter], list[tuple[str, str]]]:
+        query = self._matching(filters).where(_LETTER.id.in_([letter.id for letter in letters]))
+        found = set((await connection.execute(query)).scalars())
+        return (
+            [letter for letter in letters if letter.id in found],
+            [
+                (letter.id, "it does not match any more: it changed meanwhile")
+                for letter in letters
+                if letter.id not in found
+            ],
+        )
+
+    # On whatever matches
+
+    async def count(self, filters: Filters, limit: int | None = None) -> int:
+        """How many letters match, up to a limit."""
+        query = self._matching(filters)
+        if limit is not None:
+            query = query.limit(limit)
+        async with self._database.reading() as connection:
+            found = await connection.execute(select(func.count()).select_from(query.subquery()))
+            count: int = found.scalar_one()
+        return count
+
+    async def chosen(self, filters: Filters, limit: int | None = None) -> AsyncIterator[list[str]]:
+        """The ids of the letters that match, newest first, some at a time. What arrives meanwhile
+        is not among them, and what changes meanwhile hides none."""
+        left = limit
+        before: str | None = None
+        while left is None or left > 0:
+            most = _AT_ONCE if left is None else min(_AT_ONCE, left)
+            query = self._matching(filters).order_by(_LETTER.id.desc()).limit(most)
+            if before is not None:
+                query = query.where(_LETTER.id < before)
+            async with self._database.reading() as connection:
+                ids = list((await connection.execute(query)).scalars())
+            if not ids:
+                return
+            yield ids
+            before = ids[-1]
+            left = None if left is None else left - len(ids)
+
+    def _matching(self, filters: Filters) -> Select[Any]:
+        return choose(_LETTER.id, filters=filters, sqlite=self._database.is_sqlite)
+
+
+def _sort(
+    ids: Sequence[str], locked: dict[str, Letter], wanted: _Wanted
+) -> tuple[list[Letter], list[tuple[str, str]]]:
+    """The letters that may become so, and why the others may not."""
+    fit: list[Letter] = []
+    unfit: list[tuple[str, str]] = []
+    for id_ in ids:
+        letter = locked.get(id_)
+        if letter is None:
+            unfit.append((id_, "there is no such letter, or no longer"))
+        elif (reason := _objection(letter.status, wanted)) is not None:
+            unfit.append((id_, reason))
+        else:
+            fit.append(letter)
+    return fit, unfit
+
+
+def _objection(now: State, wanted: _Wanted) -> str | None:
+    if wanted.only_from is not None and now is not wanted.only_from:
+        return f"it is {now.word}, not {wanted.only_from.word}"
+    try:
+        require(now, wanted.after)
+    except TransitionRefused as refused:
+        return f"{refused}; {refused.remedy}"
+    return None
+
+
+async def _settle_as_resolved(connection: AsyncConnection, letters: Sequence[Letter]) -> None:
+    """The newest sending of each, unless something has settled it already."""
+    newest = [(letter.id, letter.generation) for letter in letters if letter.generation]
+    if newest:
+        await connection.execute(
+            update(redrive_attempt)
+            .where(
+                tuple_(_ATTEMPT.letter_id, _ATTEMPT.generation).in_(newest),
+                _ATTEMPT.result.in_(_OPEN),
+            )
+            .values(result=Result.RESOLVED.value)
+        )

@@ -1,0 +1,232 @@
+"""People's decisions on letters: one suite that SQLite and PostgreSQL both pass, for real."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from sqlalchemy import update
+
+from redrive.amqp import fields
+from redrive.domain.filters import Filters
+from redrive.domain.letter import Arrival, Letter, Resolution, Result
+from redrive.domain.lifecycle import TRANSITIONS, State
+from redrive.store.changing import Changes, lock_letters
+from redrive.store.decisions import Decided
+from redrive.store.schema import redrive_attempt, redrive_letter
+from redrive.store.store import Store
+from tests.services.letters import arrival, books_are_exact, died_in, sent_by_a_worker
+
+ANN = "cli:ann"
+AFTER = {
+    "discard": State.ARCHIVED,
+    "archive": State.ARCHIVED,
+    "restore": State.MANUAL,
+    "resolve": State.RESOLVED,
+}
+# Of `restore` the lifecycle would allow more than the word means.
+FROM = {
+    "discard": {State.PENDING, State.MANUAL, State.FAILED},
+    "archive": {State.PENDING, State.MANUAL, State.FAILED},
+    "restore": {State.ARCHIVED},
+    "resolve": {State.PROCESSING, State.MANUAL},
+}
+
+
+WAYS = {
+    State.PENDING: (),
+    State.PROCESSING: (State.PROCESSING,),
+    State.RESOLVED: (State.PROCESSING, State.RESOLVED),
+    State.FAILED: (State.PROCESSING, State.FAILED),
+    State.MANUAL: (State.PROCESSING, State.MANUAL),
+    State.ARCHIVED: (State.PROCESSING, State.MANUAL, State.ARCHIVED),
+}
+
+
+async def in_state(store: Store, state: State, result: Result = Result.SENT) -> Arrival:
+    """A letter that came to a state as letters do."""
+    given = arrival()
+    await store.letters.add([given])
+    for step in WAYS[state]:
+        if step is State.PROCESSING:
+            await sent_by_a_worker(store, given)
+            continue
+        async with store.database.writing() as connection:
+            (locked,) = (await lock_letters(connection, [given.letter.id])).values()
+            changes = Changes(connection, await store.clock.now(connection), "worker-1")
+            changes.become(locked, step, "a step")
+            await changes.flush()
+    async with store.database.writing() as connection:
+        await connection.execute(
+            update(redrive_attempt)
+            .where(redrive_attempt.c.letter_id == given.letter.id)
+            .values(result=result.value)
+        )
+    return given
+
+
+async def decide(store: Store, word: str, *ids: str, reason: str = "") -> Decided:
+    decided: Decided = await getattr(store.decisions, word)(ids, ANN, reason)
+    return decided
+
+
+async def letter(store: Store, given: Arrival) -> Letter:
+    found = await store.letters.get(given.letter.id)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("word", AFTER)
+@pytest.mark.parametrize("state", State)
+async def test_a_decision_is_taken_where_it_makes_sense_and_refused_elsewhere(
+    store: Store, word: str, state: State
+) -> None:
+    given = await in_state(store, state)
+    decided = await decide(store, word, given.letter.id)
+    if state in FROM[word]:
+        assert decided == Decided((given.letter.id,), ())
+        assert (await letter(store, given)).status is AFTER[word]
+    else:
+        assert decided.changed == ()
+        ((letter_id, reason),) = decided.unchanged
+        assert letter_id == given.letter.id
+        assert state.word in reason
+        assert (await letter(store, given)).status is state
+    assert await books_are_exact(store)
+
+
+@pytest.mark.parametrize(
+    ("word", "state", "reason"),
+    [
+        ("discard", State.PENDING, "discarded: a test order"),
+        ("archive", State.FAILED, "archived: a test order"),
+        ("restore", State.ARCHIVED, "restored: a test order"),
+        ("resolve", State.MANUAL, "resolved by a person: a test order"),
+    ],
+)
+async def test_who_decided_what_and_why_is_in_the_history(
+    store: Store, word: str, state: State, reason: str
+) -> None:
+    given = await in_state(store, state)
+    await decide(store, word, given.letter.id, reason="a test order")
+    change = (await store.letters.history(given.letter.id))[-1]
+    assert (change.actor, change.reason) == (ANN, reason)
+    assert (change.before, change.after) == (state, AFTER[word])
+
+
+async def test_what_is_discarded_waits_for_no_worker(store: Store) -> None:
+    given = await in_state(store, State.PENDING)
+    await decide(store, "discard", given.letter.id)
+    assert (await letter(store, given)).next_retry_at is None
+
+
+@pytest.mark.parametrize("result", Result)
+async def test_a_persons_word_settles_a_sending_that_nothing_else_has_settled(
+    store: Store, result: Result
+) -> None:
+    given = await in_state(store, State.MANUAL, result)
+    await decide(store, "resolve", given.letter.id)
+    (attempt,) = await store.letters.attempts(given.letter.id)
+    unsettled = result in (Result.SENDING, Result.SENT, Result.IN_DOUBT)
+    assert attempt.result is (Result.RESOLVED if unsettled else result)
+
+
+async def test_only_the_newest_sending_is_settled(store: Store) -> None:
+    given = await in_state(store, State.MANUAL, Result.RETURNED)
+    await sent_by_a_worker(store, given, generation=2, before=State.MANUAL)
+    await decide(store, "resolve", given.letter.id)
+    first, second = await store.letters.attempts(given.letter.id)
+    assert (first.result, second.result) == (Result.RETURNED, Result.RESOLVED)
+
+
+async def test_a_letter_resolved_by_a_person_is_free_and_says_so(store: Store) -> None:
+    given = await in_state(store, State.PROCESSING)
+    async with store.database.writing() as connection:
+        now = await store.clock.now(connection)
+        await connection.execute(
+            update(redrive_letter).values(locked_by="w", locked_at=now, verdict_due_at=now)
+        )
+    await decide(store, "resolve", given.letter.id)
+    found = await letter(store, given)
+    assert found.resolution is Resolution.OPERATOR
+    assert (found.locked_by, found.locked_at, found.verdict_due_at) == (None, None, None)
+
+
+async def test_letters_that_may_not_change_do_not_keep_others_from_it(store: Store) -> None:
+    first = await in_state(store, State.PENDING)
+    resolved = await in_state(store, State.RESOLVED)
+    nobody = arrival().letter.id
+    decided = await decide(store, "archive", first.letter.id, resolved.letter.id, nobody)
+    assert decided.changed == (first.letter.id,)
+    assert dict(decided.unchanged) == {
+        resolved.letter.id: "a letter that is resolved cannot become archived;"
+        " from resolved it can become processing, pending",
+        nobody: "there is no such letter, or no longer",
+    }
+    assert await books_are_exact(store)
+
+
+async def test_a_letter_that_is_named_twice_is_decided_on_once(store: Store) -> None:
+    given = await in_state(store, State.PENDING)
+    decided = await decide(store, "discard", given.letter.id, given.letter.id)
+    assert decided == Decided((given.letter.id,), ())
+    assert await books_are_exact(store)
+
+
+# Whatever matches
+
+
+async def test_all_that_match_are_chosen_newest_first(store: Store) -> None:
+    ids = [(await in_state(store, State.PENDING)).letter.id for _ in range(3)]
+    await in_state(store, State.RESOLVED)
+    filters = Filters(status=(State.PENDING,))
+    assert [each async for each in store.decisions.chosen(filters)] == [ids[::-1]]
+    assert [each async for each in store.decisions.chosen(filters, 2)] == [ids[:0:-1]]
+    assert await store.decisions.count(filters) == 3
+    assert await store.decisions.count(filters, 2) == 2
+
+
+async def test_letters_are_chosen_by_their_tag(store: Store) -> None:
+    tagged = arrival(headers={**died_in("orders"), "redrive-tags": fields.longstr("vip")})
+    await store.letters.add([tagged, arrival()])
+    chosen = [each async for each in store.decisions.chosen(Filters(tag="vip"))]
+    assert chosen == [[tagged.letter.id]]
+    decided = await store.decisions.discard(chosen[0], ANN, still=Filters(tag="vip"))
+    assert decided.changed == (tagged.letter.id,)
+
+
+async def test_many_letters_go_in_chunks_and_none_is_left_out(store: Store) -> None:
+    await store.letters.add([arrival() for _ in range(1203)])
+    filters = Filters(status=(State.PENDING,))
+    changed = 0
+    async for ids in store.decisions.chosen(filters):
+        assert len(ids) <= 500
+        changed += len((await store.decisions.archive(ids, ANN, still=filters)).changed)
+    assert changed == 1203
+    assert await store.decisions.count(filters) == 0
+    assert await books_are_exact(store)
+
+
+async def test_what_does_not_match_any_more_when_it_is_locked_is_left_alone(store: Store) -> None:
+    given = await in_state(store, State.FAILED)
+    failed = Filters(status=(State.FAILED,))
+    async with store.database.writing() as connection:
+        (locked,) = (await lock_letters(connection, [given.letter.id])).values()
+        discarding = asyncio.create_task(
+            store.decisions.discard([given.letter.id], ANN, still=failed)
+        )
+        await asyncio.wait((discarding,), timeout=0.3)
+        assert not discarding.done()
+        changes = Changes(connection, await store.clock.now(connection), "worker")
+        changes.become(locked, State.MANUAL, "left to a person")
+        await changes.flush()
+    decided = await discarding
+    assert decided.changed == ()
+    assert "does not match any more" in decided.unchanged[0][1]
+    assert (await letter(store, given)).status is State.MANUAL
+
+
+def test_the_table_above_is_what_the_lifecycle_allows() -> None:
+    for word in ("discard", "archive", "resolve"):
+        allowed = {state for state in State if AFTER[word] in TRANSITIONS[state]}
+        assert FROM[word] == allowed, word
