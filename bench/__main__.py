@@ -12,7 +12,7 @@ from pathlib import Path
 
 import uvloop
 
-from bench import collector, memory, report, retrier, sweep, wire
+from bench import collector, memory, replay, report, retrier, sweep, wire
 from bench.options import QUEUE_TYPES, Options
 from bench.report import Result
 from bench.stage import BenchFailed, Stage, open_stage, say
@@ -23,6 +23,7 @@ BENCHES: dict[str, Callable[[Stage, Options], Awaitable[Result]]] = {
     "memory": memory.run,
     "retrier": retrier.run,
     "collector": collector.run,
+    "replay": replay.run,
     "sweep": sweep.run,
 }
 
@@ -69,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
         "memory  growth of memory while a million messages are moved\n"
         "retrier each hop against the shovel, many queues, lateness\n"
         "collector  into the store against the shovel, memory, reading a million letters\n"
+        "replay  letters back to a queue against the shovel, choosing 10,000 of a million\n"
         "sweep   a dead letter queue, half over the limit, against a loop with pika",
     )
     parser.add_argument(

@@ -37,8 +37,8 @@ _FULL, _QUICK = 40_000, 5_000
 _MANY, _WARM, _CHUNK, _AHEAD = 1_000_000, 50_000, 5_000, 20_000
 _MAX_GROWTH_MB = 50
 _STUCK_AFTER = 120.0
-_ENGINES = ("SQLite", "PostgreSQL")
-_CLIENTS = (*_ENGINES, *(shovel.name for shovel in SHOVELS))
+ENGINES = ("SQLite", "PostgreSQL")
+_CLIENTS = (*ENGINES, *(shovel.name for shovel in SHOVELS))
 
 Rates = dict[str, list[float]]
 """Messages a second of each, one for each round."""
@@ -48,14 +48,14 @@ async def run(stage: Stage, options: Options) -> Result:
     """All parts."""
     with PrivatePostgres() as server:
         rates: Rates = {name: [] for name in _CLIENTS}
-        costs: Rates = {name: [] for name in _ENGINES}
+        costs: Rates = {name: [] for name in ENGINES}
         for round_ in range(1 if options.quick else _ROUNDS):
             first = round_ % len(_CLIENTS)
             for name in (*_CLIENTS[first:], *_CLIENTS[:first]):
                 await _round(stage, server, name, options, (rates, costs))
             say(f"collector, round {round_ + 1}: {_words(rates)}")
         grown = await _growth(stage, server, options)
-        read = [await _reading(server, engine, options) for engine in _ENGINES]
+        read = [await _reading(server, engine, options) for engine in ENGINES]
     return _result(rates, costs, grown, read)
 
 
@@ -70,8 +70,8 @@ async def _round(
     await stage.declare(SOURCE, "quorum")
     await stage.declare(TARGET, "quorum")
     await stage.publish(dead_letters(SOURCE, messages))
-    if name in _ENGINES:
-        async with _store(server, name) as (url, store):
+    if name in ENGINES:
+        async with empty_store(server, name) as (url, store):
             moving: Moving = await _collector(stage, url)
             rate, cpu = await _measure(stage, moving, messages)
             if (await store.books.ledger()).received != messages:
@@ -103,7 +103,7 @@ async def _collector(stage: Stage, store_url: str) -> MoverProcess:
 
 
 @asynccontextmanager
-async def _store(server: PrivatePostgres, engine: str) -> AsyncIterator[tuple[str, Store]]:
+async def empty_store(server: PrivatePostgres, engine: str) -> AsyncIterator[tuple[str, Store]]:
     """An empty store, gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="redrive-bench-", dir="/var/tmp") as folder:
         if engine == "SQLite":
@@ -127,7 +127,7 @@ async def _growth(stage: Stage, server: PrivatePostgres, options: Options) -> di
     """MB of the collector's process after a while, and the most after that."""
     messages, warm = (_MANY // 100, _WARM // 10) if options.quick else (_MANY, _WARM)
     await stage.declare(SOURCE, "quorum")
-    async with _store(server, "PostgreSQL") as (url, store):
+    async with empty_store(server, "PostgreSQL") as (url, store):
         collector = await _collector(stage, url)
         try:
             await collector.go()
@@ -163,7 +163,7 @@ async def _not_far_ahead(stage: Stage, trouble: str) -> None:
 
 async def _reading(server: PrivatePostgres, engine: str, options: Options) -> reading.Reading:
     few, many = (1_000, 10_000) if options.quick else (10_000, 1_000_000)
-    async with _store(server, engine) as (_, store):
+    async with empty_store(server, engine) as (_, store):
         say(f"reading, {engine}: {few:,} and {many:,} letters")
         return await reading.measure(store, engine, few, many)
 
@@ -200,7 +200,7 @@ def _result(
             within_rounds(rates[engine], rates[shovel.name]),
             0.5,
         )
-        for engine in _ENGINES
+        for engine in ENGINES
         for shovel in SHOVELS
     ]
     growth = grown["peak_mb"] - grown["warm_mb"]

@@ -58,13 +58,14 @@ class Reading:
 
 async def measure(store: Store, engine: str, few: int, many: int) -> Reading:
     """Fill the store and ask, twice."""
-    await _fill(store, 0, few)
+    await fill(store, 0, few)
     first = await _ask(store)
-    await _fill(store, few, many)
+    await fill(store, few, many)
     return Reading(engine, (few, many), first, await _ask(store))
 
 
-async def _fill(store: Store, first: int, last: int) -> None:
+async def fill(store: Store, first: int, last: int) -> None:
+    """Letters as the collector makes them, in bulk."""
     understanding = Understanding("/", describe(TopologySettings()).queue_names())
     state = SystemState(0.1, 0.2)
     for begin in range(first, last, _BATCH):

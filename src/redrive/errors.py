@@ -8,6 +8,9 @@
     ├── CursorRefused           a place in a list that is none
     ├── OrderRefused            a sweep or a move that could not be meant; nothing was touched
     ├── TransitionRefused       a change of a letter's state that its life does not have
+    ├── ColdStorageError        a folder that cannot be written, or a file of it that is not sound
+    ├── EditRefused             a change of a letter's message that cannot be made; none was
+    │   └── PatchDoesNotApply   ... because of what the message is: the reason says which part
     ├── StoreError              anything between us and the store, or the policy table
     │   ├── StoreUnreachable    it does not answer, or let us in, or the connection is gone
     │   ├── StoreReadOnly       it lets us read and not write
@@ -76,6 +79,18 @@ class OrderRefused(RedriveError):
 
 class TransitionRefused(RedriveError):
     """A letter cannot go from the state it is in to the one that was asked for."""
+
+
+class EditRefused(RedriveError):
+    """A letter's message cannot be changed so, or not now. Nothing was."""
+
+
+class PatchDoesNotApply(EditRefused):
+    """A JSON Patch that the body of a letter does not fit. Nothing was changed."""
+
+
+class ColdStorageError(RedriveError):
+    """Cold storage cannot be written, or what was read back is not what was written."""
 
 
 class StoreError(RedriveError):

@@ -3,6 +3,7 @@
 | event | when | with |
 |---|---|---|
 | `LetterCollected` | a dead message was stored | the letter, and what it turned out to be |
+| `LetterChanged` | a letter went to another state | the letter, that state, and why |
 
 A listener is called at once and must not wait; one that raises is a defect.
 """
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from redrive.domain.letter import Fate, Letter
+from redrive.domain.lifecycle import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,17 @@ class LetterCollected:
     letter: Letter
 
 
-Event = LetterCollected
+@dataclass(frozen=True, slots=True)
+class LetterChanged:
+    """A letter went to another state, by a worker, a verdict or a person."""
+
+    letter: Letter
+    state: State
+    """Where it is now."""
+    reason: str
+
+
+Event = LetterCollected | LetterChanged
 Listener = Callable[[Event], None]
 
 

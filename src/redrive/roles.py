@@ -44,13 +44,16 @@ from redrive.runtime import (
     management,
     open_store,
     policy_watch,
+    revival_of,
     understanding,
+    verdict_watch,
 )
 from redrive.settings import Settings
 from redrive.work.collection import QueueCollection
 from redrive.work.collector import Collector
-from redrive.work.janitor import Janitor
+from redrive.work.janitor import Chore, Janitor
 from redrive.work.redact import Redaction
+from redrive.work.retention import Retention
 from redrive.work.retrier import Retrier
 
 if TYPE_CHECKING:
@@ -62,10 +65,13 @@ log = structlog.get_logger()
 
 _Result = TypeVar("_Result")
 
-ROLES = ("retrier", "collector", "janitor")
+ROLES = ("retrier", "collector", "worker", "janitor")
 
 _DRAIN: Final = 9.3
 """Seconds that the roles have to end by themselves; the Movers among them take 9 at most."""
+_LEDGER_EVERY: Final = 30.0
+_VERDICTS_EVERY: Final = 2.0
+_RETENTION_EVERY: Final = 60.0
 _GARBAGE: Final = 20_000
 """New objects between two looks for garbage; 700 is Python's own."""
 _DEADLINE: Final = 9.7
@@ -147,7 +153,7 @@ async def _work(
         async with asyncio.TaskGroup() as tasks:
             if "retrier" in roles:
                 tasks.create_task(_run_retrier(settings, stopping))
-            if roles & {"collector", "janitor"}:
+            if roles - {"retrier"}:
                 tasks.create_task(_run_with_store(settings, roles, stopping, events))
     except BaseExceptionGroup as group:
         raise the_reason(group) from group
@@ -196,8 +202,10 @@ async def _run_with_store(
         async with asyncio.TaskGroup() as tasks:
             if "collector" in roles:
                 tasks.create_task(_run_collector(settings, store, stopping, events))
+            if "worker" in roles:
+                tasks.create_task(_run_worker(settings, store, stopping, events))
             if "janitor" in roles:
-                tasks.create_task(Janitor(store.books).run(stopping))
+                tasks.create_task(_run_janitor(settings, store, stopping, events))
     finally:
         await store.close()
 
@@ -233,6 +241,45 @@ async def _run_collector(
         list_queues=None if api is None else list_queues,
         never=own - {names.dlq_queue},
     ).run(stopping)
+
+
+async def _run_worker(
+    settings: Settings, store: Store, stopping: asyncio.Event, events: Events
+) -> None:
+    watch = policy_watch(settings)
+    try:
+        if await _persist(lambda: _started(watch), "policies", stopping) is None:
+            return
+        if await _persist(lambda: assure_topology(settings), "topology", stopping) is None:
+            return
+        revival = revival_of(settings, store, lambda: watch.book, events)
+        wake = events.listen(lambda _: revival.worker.wake())
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for part in (revival.worker, revival.receipts, revival.replays):
+                    tasks.create_task(part.run())
+                await stopping.wait()
+                for part in (revival.worker, revival.receipts, revival.replays):
+                    part.stop()
+        finally:
+            wake()
+    finally:
+        await watch.stop()
+
+
+async def _run_janitor(
+    settings: Settings, store: Store, stopping: asyncio.Event, events: Events
+) -> None:
+    verdicts = verdict_watch(settings, store, events)
+    chores = [
+        Chore("ledger", _LEDGER_EVERY, store.books.compact),
+        Chore("verdicts", _VERDICTS_EVERY, verdicts.round),
+        Chore("retention", _RETENTION_EVERY, Retention.by(settings.retention, store.expiry).round),
+    ]
+    try:
+        await Janitor(chores).run(stopping)
+    finally:
+        verdicts.close()
 
 
 async def _started(watch: PolicyWatch) -> PolicyWatch:

@@ -7,9 +7,13 @@ decides anything.
 from __future__ import annotations
 
 import asyncio
+import os
+import secrets
 import signal
-from collections.abc import AsyncIterator, Coroutine, Iterator
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redrive import amqp
@@ -18,15 +22,25 @@ from redrive.domain.policy import PolicyBook, ReturnTo
 if TYPE_CHECKING:
     from redrive.broker.management import Management
     from redrive.errors import ManagementError
+    from redrive.events import Events
     from redrive.settings import Settings
     from redrive.store.policies import PolicyTable
     from redrive.store.policy_files import PolicyFiles
     from redrive.store.policy_watch import PolicyWatch
+    from redrive.store.replay_looks import ReplayLooks
     from redrive.store.store import Store
     from redrive.store.upgrade import Upgrade
+    from redrive.work.conditions import Conditions
     from redrive.work.mover import Limits
     from redrive.work.queue_site import QueueSite
+    from redrive.work.receipts import Receipts
+    from redrive.work.replay_jobs import ReplayJobs
+    from redrive.work.replay_preview import ReplayPreview
+    from redrive.work.replay_session import ReplaySession
+    from redrive.work.sender import Sender
     from redrive.work.understand import Understanding
+    from redrive.work.verdict_watch import VerdictWatch
+    from redrive.work.worker import Worker
 
 _Result = TypeVar("_Result")
 
@@ -137,6 +151,163 @@ def stopped_by_signals() -> Iterator[asyncio.Event]:
         restore()
 
 
+# Revival
+
+
+@dataclass(frozen=True, slots=True)
+class Revival:
+    """The parts of the worker role."""
+
+    worker: Worker
+    receipts: Receipts
+    replays: ReplayJobs
+
+
+def worker_id() -> str:
+    """Who claims letters: one name for each start of a process."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(2)}"
+
+
+def sender(settings: Settings) -> Sender:
+    """What sends letters; its owner opens it."""
+    from redrive.broker.topology import describe  # noqa: PLC0415
+    from redrive.work.sender import Sender  # noqa: PLC0415
+
+    return Sender(
+        lambda name: connect(settings, name),
+        settings.topology.names.return_exchange,
+        describe(settings.topology, settings.queue).queue_names(),
+    )
+
+
+def conditions(store: Store) -> Conditions:
+    """What must hold before letters are sent in numbers."""
+    from redrive.store.capacity import Capacity  # noqa: PLC0415
+    from redrive.work.conditions import Conditions  # noqa: PLC0415
+    from redrive.work.system_state import system_watch  # noqa: PLC0415
+
+    return Conditions(system=system_watch(), capacity=Capacity(store.database))
+
+
+def revival_of(
+    settings: Settings, store: Store, policies: Callable[[], PolicyBook], events: Events
+) -> Revival:
+    """The worker role, ready to run."""
+    from redrive.work.classify import rules_by  # noqa: PLC0415
+    from redrive.work.destinations import destinations  # noqa: PLC0415
+    from redrive.work.receipts import Receipts  # noqa: PLC0415
+    from redrive.work.replay_jobs import ReplayJobs  # noqa: PLC0415
+    from redrive.work.timetable import timetable_by  # noqa: PLC0415
+    from redrive.work.worker import Worker  # noqa: PLC0415
+
+    chosen, name, vhost = settings.worker, worker_id(), addresses(settings)[0].vhost
+    return Revival(
+        Worker(
+            name,
+            vhost,
+            store.sendings,
+            lambda: sender(settings),
+            rules=rules_by(settings),
+            timetable=timetable_by(chosen),
+            conditions=conditions(store),
+            destination_of=destinations(policies),
+            max_revivals=chosen.max_revivals,
+            batch=chosen.batch,
+            poll=chosen.poll,
+            verdict_after=chosen.verdict_after,
+            events=events,
+        ),
+        Receipts(
+            settings.topology.names.receipts_queue,
+            store.verdicts,
+            lambda purpose: connect(settings, purpose),
+            events,
+        ),
+        ReplayJobs(
+            name,
+            vhost,
+            store.replays,
+            lambda: sender(settings),
+            policies,
+            lease=chosen.lease,
+            verdict_after=chosen.verdict_after,
+        ),
+    )
+
+
+def replay_looks(store: Store) -> ReplayLooks:
+    """What looks at replays."""
+    from redrive.store.replay_looks import ReplayLooks  # noqa: PLC0415
+
+    return ReplayLooks(store.database, store.replays)
+
+
+async def require_broker(settings: Settings) -> None:
+    """Raise `CannotConnect` if the broker cannot be reached."""
+    connection = await connect(settings, "redrive look")
+    await connection.close()
+
+
+async def unmet_conditions(settings: Settings, store: Store) -> list[str]:
+    """Why letters should not be sent in numbers now; nothing if they may."""
+    from redrive.work.health import unmet_conditions  # noqa: PLC0415
+
+    return await unmet_conditions(conditions(store), sender(settings), management(settings))
+
+
+async def replay_session(settings: Settings, store: Store) -> ReplaySession:
+    """What runs replays in the process of the person who asked for them."""
+    from redrive.work.replay_session import ReplaySession  # noqa: PLC0415
+
+    return ReplaySession(
+        worker_id=worker_id(),
+        replays=store.replays,
+        looks=replay_looks(store),
+        make_sender=lambda: sender(settings),
+        connect=lambda name: connect(settings, name),
+        return_exchange=settings.topology.names.return_exchange,
+        policies=await policy_book(settings),
+        lease=settings.worker.lease,
+        verdict_after=settings.worker.verdict_after,
+    )
+
+
+@asynccontextmanager
+async def replay_preview(
+    settings: Settings, store: Store
+) -> AsyncIterator[tuple[ReplayPreview, ManagementError | None]]:
+    """What tells how a replay would go, and why the management API does not help, if it is set and
+    does not."""
+    from redrive.work.destination_look import DestinationLook  # noqa: PLC0415
+    from redrive.work.replay_preview import ReplayPreview  # noqa: PLC0415
+
+    async with queue_site(settings) as (site, silent):
+        at = DestinationLook(
+            site.connection,
+            site.management,
+            settings.topology.names.return_exchange,
+            site.own_queues,
+        )
+        preview = ReplayPreview(looks=replay_looks(store), breakers=store.breakers, at=at)
+        yield preview, silent
+        await at.close()
+
+
+def verdict_watch(settings: Settings, store: Store, events: Events) -> VerdictWatch:
+    """What settles letters that were sent."""
+    from redrive.work.verdict_watch import VerdictWatch  # noqa: PLC0415
+
+    return VerdictWatch(
+        addresses(settings)[0].vhost,
+        store.verdicts,
+        lambda name: connect(settings, name),
+        management(settings),
+        lease=settings.worker.lease,
+        verdict_after=settings.worker.verdict_after,
+        events=events,
+    )
+
+
 # The store and the policies
 
 
@@ -205,9 +376,16 @@ def policy_watch(settings: Settings) -> PolicyWatch:
 
 async def open_store(settings: Settings, *, make: bool = True) -> Store:
     """The store, ready to be used. `make`: where there is none, a new one is made."""
+    from redrive.domain.breaker import BreakerLimits  # noqa: PLC0415
     from redrive.store.store import open_letter_store  # noqa: PLC0415
 
-    return await open_letter_store(settings.store.url.reveal(), make=make)
+    worker = settings.worker
+    return await open_letter_store(
+        settings.store.url.reveal(),
+        make=make,
+        max_revivals=worker.max_revivals,
+        breaker_limits=BreakerLimits.with_verdicts_after(worker.verdict_after),
+    )
 
 
 @asynccontextmanager

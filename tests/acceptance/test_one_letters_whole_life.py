@@ -1,23 +1,27 @@
 """One letter's whole life (DESIGN.md), as far as it goes by now; grown by every issue.
 
-A plain pika consumer that only rejects → tiers → dead letter queue → letter, through the command
-line, with kill -9 of Redrive before the first delivery, while the message waits in a tier, while it
-is on its way back, while the collector has it in hand, and after it is stored.
+A plain pika consumer that only rejects → tiers → dead letter queue → letter → body edited →
+replayed → consumed → resolved, through the command line, with kill -9 of Redrive before the first
+delivery, while the message waits in a tier, while it is on its way back, while the collector has it
+in hand, after it is stored, after it is left to a person, while the replay has not sent it, and
+while its verdict is awaited.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
+from typing import Any
 
 from redrive.amqp import Delivery, Properties, Publish
 from redrive.domain import headers
 from redrive.domain.deaths import read_deaths
 from tests.acceptance.command_line import CommandLine
-from tests.acceptance.plain_consumer import PlainConsumer
+from tests.acceptance.plain_consumer import PlainConsumer, Seen
 from tests.services.eventually import eventually_async
 from tests.services.moving import channel_to, holds, publish, ready
 from tests.services.plugin import Vhost
@@ -25,7 +29,9 @@ from tests.services.retrying import DEAD, declare_origin
 
 QUEUE, KEY = "payments", "payment.charge"
 BODY = b'{"amount": 9007199254740993, "note": "\xc3\xa9"}'
+MENDED = b'{"amount": 9007199254740993, "note": "e"}'
 TIERS = ("2s", "1s", "1s")
+WORKER = '[worker]\npoll = "1s"\nlease = "2s"\nverdict_after = "3s"\n'
 READ_BY_THE_RETRIER = ("retry-queue", "retry-queue-1", "retry-queue-2", "retry-queue-3")
 
 
@@ -38,7 +44,7 @@ async def empty(url: str, queue: str) -> None:
 
 async def test_one_letters_whole_life(vhost: Vhost, tmp_path: Path) -> None:
     url = vhost.url
-    redrive = CommandLine(tmp_path, url, TIERS)
+    redrive = CommandLine(tmp_path, url, TIERS, more=WORKER)
     redrive.write_settings()
     await redrive.done("topology", "apply")
     await redrive.done("topology", "check")
@@ -81,7 +87,13 @@ async def test_one_letters_whole_life(vhost: Vhost, tmp_path: Path) -> None:
     assert attempts == [None, 1, 2, 3]
     (dead,) = await look_at(url, DEAD)
     has_its_whole_history(dead)
-    await becomes_a_letter(redrive, url, dead)
+    letter = await becomes_a_letter(redrive, url, dead)
+    await is_left_to_a_person(redrive, url, letter)
+    await redrive.done(
+        "letters", "edit", letter, "--body", str(mended_in(tmp_path)), "--reason", "a typo"
+    )
+    await is_replayed(redrive, url, letter)
+    await redrive.done("stats", "--ledger")
     for queue in (QUEUE, DEAD, *READ_BY_THE_RETRIER):
         async with channel_to(url) as channel:
             assert await channel.inspect_queue(queue) == (0, 0)
@@ -95,7 +107,7 @@ async def look_at(url: str, queue: str) -> list[Delivery]:
         return [found]
 
 
-async def becomes_a_letter(redrive: CommandLine, url: str, dead: Delivery) -> None:
+async def becomes_a_letter(redrive: CommandLine, url: str, dead: Delivery) -> str:
     # Killed with the message in hand: its store is locked by another, so it cannot commit. Until
     # then the message is in ours, or the collector would have stored it before the lock.
     async with AsyncExitStack() as hands:
@@ -114,30 +126,100 @@ async def becomes_a_letter(redrive: CommandLine, url: str, dead: Delivery) -> No
     async with redrive.running(admin_url=url, queues=[DEAD], roles="collector") as running:
         await redrive.has_logged("letter.collected", "payment")
         await running.kill()
-    async with redrive.running(admin_url=url, queues=[DEAD], roles="retrier,collector,janitor"):
+    async with redrive.running(admin_url=url, queues=[DEAD], roles="retrier,collector"):
         await empty(url, DEAD)
 
     listed = json.loads(await redrive.done("letters", "list", "--output", "json"))
     letters = [each for each in listed["items"] if not each["possibleDuplicate"]]
     (letter,) = letters
-    shown = json.loads(await redrive.done("letters", "show", letter["id"], "--output", "json"))
-    assert shown["origin"] == {
+    found = await shown(redrive, letter["id"])
+    assert found["origin"] == {
         "vhost": letter["origin"]["vhost"],
         "queue": QUEUE,
         "exchange": "work",
         "routingKey": KEY,
     }
-    assert shown["body"]["data"].encode() == dead.body == BODY
-    assert shown["originalMessage"] == json.loads(BODY)
-    assert (shown["status"], shown["errorType"], shown["retryCount"]) == (
+    assert found["body"]["data"].encode() == dead.body == BODY
+    assert found["originalMessage"] == json.loads(BODY)
+    assert (found["status"], found["errorType"], found["retryCount"]) == (
         "dlq_pending",
         "REJECTED",
         3,
     )
-    assert [death["queue"] for death in shown["deaths"]] == [QUEUE] * 4
+    assert [death["queue"] for death in found["deaths"]] == [QUEUE] * 4
     groups = json.loads(await redrive.done("groups", "list", "--output", "json"))
     assert [group["fingerprint"] for group in groups["items"]] == [letter["fingerprint"]]
     await redrive.done("stats", "--ledger")
+    for copy in listed["items"]:
+        if copy["possibleDuplicate"]:
+            await redrive.done("letters", "discard", copy["id"], "--reason", "a copy", "--yes")
+    return str(letter["id"])
+
+
+async def shown(redrive: CommandLine, letter: str) -> Any:
+    return json.loads(await redrive.done("letters", "show", letter, "--output", "json"))
+
+
+async def has_status(redrive: CommandLine, letter: str, status: str) -> Any:
+    async def there() -> Any:
+        found = await shown(redrive, letter)
+        return found if found["status"] == status else None
+
+    found = await eventually_async(there, within=30, what=f"{letter} is {status}")
+    assert found is not None
+    return found
+
+
+async def is_left_to_a_person(redrive: CommandLine, url: str, letter: str) -> None:
+    # Killed as soon as it has decided: a consumer that only rejects told nothing.
+    async with redrive.running(admin_url=url, queues=[], roles="worker") as running:
+        await has_status(redrive, letter, "dlq_manual")
+        await running.kill()
+
+
+def mended_in(folder: Path) -> Path:
+    """What a person makes of the body."""
+    path = folder / "mended.json"
+    path.write_bytes(MENDED)
+    return path
+
+
+async def is_replayed(redrive: CommandLine, url: str, letter: str) -> None:
+    # Killed before it is sent: the store is locked, so the job cannot claim it.
+    async with store_is_locked(redrive.folder / "redrive.db"):
+        replaying = redrive.start("replay", letter, "--ignore-health")
+        await asyncio.sleep(1)
+        await asyncio.to_thread(replaying.kill)
+    assert (await shown(redrive, letter))["status"] == "dlq_manual"
+
+    def accepts_mended(seen: Seen) -> bool:
+        return seen.body == MENDED
+
+    await redrive.done("replay", letter, "--ignore-health")
+    found = await shown(redrive, letter)
+    assert [attempt["result"] for attempt in found["replayAttempts"]] == ["sent"]
+    with PlainConsumer(url, QUEUE, accepts_mended).running() as consumer:
+        await consumer.has_seen(1)
+        # Killed while its verdict is awaited.
+        async with redrive.running(admin_url=url, queues=[], roles="janitor") as running:
+            await clock_has_started(redrive, letter)
+            await running.kill()
+        async with redrive.running(admin_url=url, queues=[], roles="worker,janitor"):
+            found = await has_status(redrive, letter, "dlq_resolved")
+    (seen,) = consumer.seen
+    assert (seen.routing_key, seen.body) == (KEY, MENDED)
+    assert seen.headers[headers.LETTER] == letter
+    assert found["resolution"] == "silence"
+    assert found["body"]["data"].encode() == BODY  # the original is kept
+    assert [edit["reason"] for edit in found["edits"]] == ["a typo"]
+
+
+async def clock_has_started(redrive: CommandLine, letter: str) -> None:
+    async def started() -> bool:
+        found = await shown(redrive, letter)
+        return found["verdictDueAt"] is not None or found["status"] == "dlq_resolved"
+
+    await eventually_async(started, within=30, what="the destination seen idle")
 
 
 @asynccontextmanager

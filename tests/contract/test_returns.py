@@ -35,7 +35,7 @@ async def test_what_comes_back_as_it_was_sent_is_the_same_letter(store: Store) -
     assert await store.letters.get(given.letter.id) == kept.letter
     (attempt,) = await store.letters.attempts(given.letter.id)
     assert attempt.result is Result.RETURNED
-    (_, change) = await store.letters.history(given.letter.id)
+    (_, _, change) = await store.letters.history(given.letter.id)
     assert (change.before, change.after) == (State.PROCESSING, State.PENDING)
     ledger = await store.books.ledger()
     assert (ledger.received, ledger.returned) == (1, 1)
@@ -173,7 +173,9 @@ async def test_of_many_equal_letters_a_redelivery_is_taken_for_a_copy_of_the_new
 async def test_a_copy_whose_commit_is_still_under_way_is_seen(store: Store) -> None:
     first, second = arrival(b"tick"), arrival(b"tick", redelivered=True)
     async with store.database.writing() as connection:
-        await collect(connection, [first], max_revivals=5, known_groups=set(), again=False)
+        await collect(
+            connection, [first], clock=store.clock, max_revivals=5, known_groups=set(), again=False
+        )
         storing = asyncio.create_task(store.letters.add([second]))
         await asyncio.wait((storing,), timeout=0.3)
         assert not storing.done(), "it waits for the commit before it looks"

@@ -18,7 +18,7 @@ from redrive.broker.management import Management
 from redrive.broker.topology import describe
 from redrive.domain.filters import Filters
 from redrive.domain.letter import Fate, Kept
-from redrive.events import Events, LetterCollected
+from redrive.events import Event, Events, LetterCollected
 from redrive.settings.sections import TopologySettings
 from redrive.store.store import Store
 from redrive.work import collection
@@ -104,7 +104,7 @@ async def test_what_a_consumer_rejects_becomes_a_letter_with_every_byte(
         .persistent()
     )
     sent = Publish("", "orders", section.raw, b'{"order": 1, "\x00\xff"}')
-    happened: list[LetterCollected] = []
+    happened: list[Event] = []
     events = Events()
     events.listen(happened.append)
     async with letter_store(f"sqlite:///{tmp_path}/redrive.db") as store:

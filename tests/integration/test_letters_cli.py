@@ -2,83 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
-import os
 import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import text
 
 from redrive.amqp import fields
-from redrive.cli import main
-from redrive.domain.filters import Filters
-from redrive.domain.letter import Arrival, Kept
+from redrive.domain.letter import Arrival
 from redrive.store.store import Store
-from tests.services.letters import BEGAN, arrival, died_in, failed, letter_store
+from tests.services.letter_commands import LetterCommands, nothing_of_this_machine
+from tests.services.letters import BEGAN, arrival, died_in, failed
 
 SECRET = "hunter2"
 
 
-class Redrive:
-    """Runs the command in this process, on one store."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-        self._capsys = capsys
-        self.folder = folder
-        self.url = f"sqlite:///{folder / 'redrive.db'}"
-
-    def __call__(self, *arguments: str, store: str = "") -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main([*arguments, "--store-url", store or self.url])
-        out, err = self._capsys.readouterr()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, out, err
-
-    def json(self, *arguments: str) -> Any:
-        code, out, _ = self(*arguments, "--output", "json")
-        assert code == 0
-        return json.loads(out)
-
-    def with_store(self, work: Callable[[Store], Coroutine[Any, Any, Any]], url: str = "") -> Any:
-        async def run() -> Any:
-            async with letter_store(url or self.url) as store:
-                return await work(store)
-
-        return asyncio.run(run())
-
-    def add(self, *arrivals: Arrival) -> list[str]:
-        async def work(store: Store) -> list[str]:
-            return [one.letter.id for one in await store.letters.add(arrivals)]
-
-        ids: list[str] = self.with_store(work)
-        return ids
-
-    def kept(self, url: str = "") -> Sequence[Kept]:
-        async def work(store: Store) -> list[Kept]:
-            return [kept async for kept in store.letters.stream(Filters())]
-
-        kept: Sequence[Kept] = self.with_store(work, url)
-        return kept
+Redrive = LetterCommands
 
 
 @pytest.fixture
 def redrive(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Redrive:
-    for name in os.environ:
-        if name.startswith("REDRIVE_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
+    nothing_of_this_machine(tmp_path, monkeypatch)
     return Redrive(capsys, tmp_path)
 
 

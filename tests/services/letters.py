@@ -125,12 +125,13 @@ async def sent_by_a_worker(
                 result=Result.SENT.value,
                 queue=kept.letter.queue,
                 body_digest=body_digest(kept.envelope.body),
+                before=before.value,
             )
         )
         await connection.execute(
             update(redrive_letter)
             .where(redrive_letter.c.id == kept.letter.id)
-            .values(status=state.value, generation=generation)
+            .values(status=state.value, generation=generation, next_retry_at=None)
         )
         await connection.execute(
             text(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,8 @@ def _as_documented(key: str, value: Any) -> str:
         return ", ".join(texts) or "none"
     if key == "broker.in_flight":
         return format_size(value)
+    if isinstance(value, timedelta):
+        return format_duration(value)
     if isinstance(value, bool):
         return str(value).lower()
     return {None: "none", "": '""'}.get(value, str(value))

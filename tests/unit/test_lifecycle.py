@@ -33,6 +33,7 @@ dlq_pending     dlq_manual
 dlq_pending     dlq_archived
 dlq_failed      dlq_processing
 dlq_failed      dlq_manual
+dlq_manual      dlq_resolved
 dlq_archived    dlq_manual
 dlq_resolved    dlq_processing
 dlq_resolved    dlq_pending

@@ -69,6 +69,9 @@ def test_without_any_file_or_variable_the_defaults_are_those_of_the_documentatio
     assert settings.topology.tiers == tuple(timedelta(seconds=n) for n in (10, 15, 20))
     assert settings.topology.names.delay_queue == "queue.delay.{n}"
     assert settings.policy == ()
+    assert settings.classify == ()
+    assert settings.worker.delays == tuple(timedelta(minutes=n) for n in (1, 5, 15, 30, 60))
+    assert settings.worker.schedule == "0 2,3,4 * * *"
     assert {entry.source for entry in loaded.entries()} == {Source("default")}
 
 
@@ -185,6 +188,14 @@ def test_the_prefix_stands_before_default_names_of_queues_and_exchanges_only(
     assert names.dlq_queue == "dead"
 
 
+@pytest.mark.parametrize(
+    "written", ["[2, 3, 4]", '"2,3,4"', '"2, 3, 4"', '"0  2,3,4  * * *"', '["2", "3", "4"]']
+)
+def test_hours_and_a_cron_expression_are_one_schedule(places: Places, written: str) -> None:
+    places.here.write_text(f"[worker]\nschedule = {written}\n")
+    assert places.load().settings.worker.schedule == "0 2,3,4 * * *"
+
+
 def test_a_numbered_name_is_given_for_each_tier(places: Places) -> None:
     topology = places.load(REDRIVE_TOPOLOGY__TIERS="1s,2s").settings.topology
     assert topology.of_each_tier(topology.names.delayed_queue) == ("retry-queue-1", "retry-queue-2")
@@ -215,6 +226,18 @@ def test_a_numbered_name_is_given_for_each_tier(places: Places) -> None:
             "delay",
             "with one '{n}' for the tier's number, got 'delay'",
         ),
+        ("worker.zone", "Berlin", "expected the name of a time zone, such as 'UTC' or"),
+        ("worker.zone", "../etc/passwd", "expected the name of a time zone"),
+        ("worker.schedule", "0 2,3,4 * *", "expected a cron expression of five fields that fires"),
+        ("worker.schedule", "0 0 2,3,4 * * *", "expected a cron expression of five fields"),
+        ("worker.schedule", "0 25 * * *", "expected a cron expression of five fields"),
+        ("worker.schedule", "0 0 30 2 *", "expected a cron expression of five fields that fires"),
+        ("worker.schedule", "2,24", "or hours such as [2, 3, 4], got '2,24'"),
+        ("worker.schedule", "@daily", "expected a cron expression of five fields"),
+        ("worker.default_strategy", "retry", "expected 'immediate', 'scheduled', 'conditional' or"),
+        ("worker.batch", "0", "expected a whole number from 1 to 10000, got '0'"),
+        ("worker.poll", "30", "expected a duration from 10ms to 1h, got '30'"),
+        ("worker.lease", "2h", "expected a duration from 1s to 1h, got '2h'"),
         ("policy", "order.*=3", "expected JSON, got 'order.*=3'"),
         ("policy", '{"name": "a"}', "expected a list of tables, each with a 'name', got a table"),
     ],
@@ -260,6 +283,24 @@ def test_a_wrong_setting_names_the_key_its_source_what_was_expected_and_what_was
             '[[policy]]\nname = "a"\n[[policy]]\nname = "a"',
             "policy: expected every name once, got 'a' twice",
         ),
+        (
+            '[[classify]]\nqueue = "a"',
+            "classify[0].strategy (from FILE): expected 'immediate', 'scheduled', 'conditional' or",
+        ),
+        (
+            '[[classify]]\nqueue = ""\nstrategy = "manual"',
+            "classify[0].queue (from FILE): expected text of 1 to 1000 characters, with * and ? as",
+        ),
+        (
+            '[[classify]]\nqueue = "a"\nstrategy = "manual"\n[[classify]]\nstrategy = "manual"',
+            "classify[1]: expected at least one of error_type, error_reason, queue, routing_key,",
+        ),
+        (
+            "[worker]\nschedule = [2, 24]",
+            "worker.schedule (from FILE): expected a cron expression",
+        ),
+        ("[worker]\nschedule = []", "worker.schedule (from FILE): expected a cron expression"),
+        ("[worker]\ndelays = []", "worker.delays (from FILE): expected 1 to 100 durations"),
         (
             '[topology.names]\nretry_queue = "x"\ndlq_queue = "x"',
             "topology.names: expected different names, got 'x' for both retry_queue and dlq_queue",
@@ -327,7 +368,7 @@ def test_a_section_that_is_not_there_yet_is_refused_and_not_ignored(
 
 
 def test_all_that_is_wrong_is_reported_together_a_line_each(places: Places) -> None:
-    places.here.write_text("[broker]\nprefetch = 0\n[borker]\nurl = 1\n[worker]\n")
+    places.here.write_text("[broker]\nprefetch = 0\n[borker]\nurl = 1\n[server]\n")
     places.system.write_text("[")
     problems = places.problems(REDRIVE_TOPOLOGY__TIERS="soon", REDRIVE_STORE__URL="x")
     assert len(problems) == 6

@@ -56,6 +56,7 @@ def test_the_queues_have_the_seeds_arguments_and_those_that_keep_messages_safe()
     assert arguments(describe(TopologySettings())) == {
         "dlq-queue": QUORUM,
         "retry-queue": QUORUM | PARKS | SAFE,
+        "redrive-receipts": QUORUM | PARKS | SAFE,
         **{f"retry-queue-{tier}": QUORUM | PARKS | SAFE for tier in delays},
         **{f"queue.delay.{tier}": QUORUM | waits(tier, ms) | SAFE for tier, ms in delays.items()},
     }
@@ -67,6 +68,7 @@ def test_classic_queues_have_no_argument_that_only_quorum_queues_know() -> None:
     assert arguments(describe(TopologySettings(queue_type="classic"))) == {
         "dlq-queue": classic,
         "retry-queue": classic | PARKS,
+        "redrive-receipts": classic | PARKS,
         **{f"retry-queue-{tier}": classic | PARKS for tier in delays},
         **{f"queue.delay.{tier}": classic | waits(tier, ms) for tier, ms in delays.items()},
     }
@@ -102,6 +104,7 @@ def test_tiers_names_and_prefix_come_from_the_settings() -> None:
     assert set(queues) == {
         "dead",
         "shop.retry-queue",
+        "shop.redrive-receipts",
         *(f"shop.{name}{tier}" for name in ("queue.delay.", "retry-queue-") for tier in (1, 2)),
     }
     assert queues["shop.queue.delay.2"]["x-message-ttl"] == 3_600_000

@@ -10,7 +10,8 @@ Why each argument is there (each was tried; BROKER_FACTS):
 - At-least-once dead-lettering with reject-publish: without both, a broker crash loses messages on
   their way from a delay queue to where they return.
 - `retry-queue` and `retry-queue-N` dead-letter into the dead letter queue: a message that cannot be
-  published again is rejected, and so parks there unchanged.
+  published again is rejected, and so parks there unchanged. So does `redrive-receipts`, for what is
+  no receipt.
 - `#` beside the seed's keys: a queue that dead-letters here without a routing key of its own sends
   messages with their original keys, and without `#` they would be dropped in silence.
 - Each queue of the per-queue layout is bound to the return exchange, as enrolled queues are.
@@ -206,6 +207,7 @@ class _Layout:
         for tier, wait in enumerate(self._settings.tiers, start=1):
             self.tier(tier, wait)
         self._exchange(names.return_exchange, "topic")
+        self._queue(names.receipts_queue, self._parks())
 
     def tier(self, tier: int, wait: timedelta) -> None:
         names = self._names

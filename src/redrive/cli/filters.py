@@ -52,14 +52,19 @@ class Selection:
     """Ids or beginnings of ids."""
     limit: int | None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was given, which would mean every letter."""
+        return self == Selection(Filters(), (), None)
+
     async def filters(self, letters: Ids) -> Filters:
         """The filters with whole ids."""
         whole = [await whole_id(letters, each) for each in self.ids]
         return replace(self.given, ids=tuple(dict.fromkeys(whole)))
 
 
-async def whole_id(letters: Ids, beginning: str) -> str:
-    """The one id that begins so; else the command ends, and says why."""
+async def whole_id(letters: Ids, beginning: str, what: str = "letter") -> str:
+    """The one id that begins so; else the command ends, and says why. `what` has these ids."""
     wanted = beginning.strip().lower()
     if len(wanted) < SHORTEST_ID:
         raise typer.BadParameter(
@@ -67,12 +72,12 @@ async def whole_id(letters: Ids, beginning: str) -> str:
         )
     found = await letters.ids_beginning(wanted, _MOST_LISTED + 1)
     if not found:
-        typer.echo(f"redrive: no letter has an id that begins with {beginning!r}", err=True)
+        typer.echo(f"redrive: no {what} has an id that begins with {beginning!r}", err=True)
         raise typer.Exit(NOTHING_MATCHED)
     if len(found) > 1:
         more = ", …" if len(found) > _MOST_LISTED else ""
         listed = ", ".join(found[:_MOST_LISTED]) + more
-        raise typer.BadParameter(f"several letters begin with {beginning!r}: {listed}")
+        raise typer.BadParameter(f"several {what}s begin with {beginning!r}: {listed}")
     return found[0]
 
 
@@ -194,7 +199,12 @@ def _filter_options(  # noqa: PLR0913  (each is an option)
     ] = None,
 ) -> Selection:
     now = datetime.now(UTC)
+    start = _moment("--start-date", start_date, now)
     end = _moment("--end-date", end_date, now, end=True)
+    if start is not None and end is not None and end < start:
+        raise typer.BadParameter(
+            f"--end-date: expected a time from --start-date {start_date!r} on, got {end_date!r}"
+        )
     return Selection(
         Filters(
             status=_states(status),
@@ -206,7 +216,7 @@ def _filter_options(  # noqa: PLR0913  (each is an option)
             group=group,
             source=source,
             tag=tag,
-            created_from=_moment("--start-date", start_date, now),
+            created_from=start,
             created_until=_until(end, min_age, now),
             search=search,
         ),

@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 from redrive.cli import wording
 from redrive.cli.rendering import dump_json, lines, one_line, print_table
 from redrive.domain import headers
+from redrive.domain.editing import standing
 from redrive.domain.letter import Kept, Letter
 from redrive.domain.lifecycle import TRANSITIONS
 from redrive.work.decode import Kind, decode_body, hex_dump, indent_json
+from redrive.work.difference import difference
+from redrive.work.edit import as_sent
 from redrive.work.redact import Redaction
 from redrive.work.show import message_document
 
@@ -51,6 +54,7 @@ class LetterView:
         self._timeline()
         self._message()
         self._body()
+        self._edits()
         self._past()
         self._next()
 
@@ -171,6 +175,29 @@ class LetterView:
         for line in hex_dump(shown):
             self._line((f"  {line}", ""))
         self._more(len(content) - len(shown), "byte")
+
+    def _edits(self) -> None:
+        if not self.kept.edits:
+            return
+        sent = standing(self.kept.edits)
+        more = f"edit {sent.number} is sent instead of the above" if sent else "all were undone"
+        self._title("Edits", more)
+        rows = [
+            (
+                f"  {edit.number}",
+                wording.clock(edit.at),
+                "undone" if edit.undone else "stands" if edit is sent else "replaced",
+                one_line(edit.actor),
+                one_line(edit.reason) or "-",
+            )
+            for edit in self.kept.edits
+        ]
+        print_table(("  EDIT", "AT", "IT", "BY", "WHY"), [rows], out=self.out)
+        if sent is None:
+            return
+        self._line(("", ""))
+        changed = difference(self.kept.envelope, as_sent(self.kept), self.redaction)
+        self._cut_lines([one_line(line) for line in changed], _BODY_LINES, indent=2)
 
     # What happened, and what can
 

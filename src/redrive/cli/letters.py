@@ -1,9 +1,9 @@
 """`redrive letters`: what is kept of dead messages.
 
-Guarantees: nothing here changes a letter. Redaction rules apply to all that is shown and exported,
-unless an export is asked to be exact. An export to a file is there whole or not at all; an import
-takes every letter of a file, or none if one of its lines is not sound. Memory does not grow with
-the number of letters.
+Guarantees: nothing here changes a letter: the commands that do are in `letter_edits` and
+`letter_changes`. Redaction rules apply to all that is shown and exported, unless an export is asked
+to be exact. An export to a file is there whole or not at all; an import takes every letter of a
+file, or none if one of its lines is not sound. Memory does not grow with the number of letters.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from redrive.cli import wording
 from redrive.cli.app import group
 from redrive.cli.filters import NOTHING_MATCHED, Selection, filtered, whole_id
 from redrive.cli.invocation import Invocation, Output, invoked
+from redrive.cli.letter_changes import archive, discard, resolve, restore
+from redrive.cli.letter_edits import edit
 from redrive.cli.rendering import (
     Cell,
     Column,
@@ -131,11 +133,7 @@ def show(
     kept = runtime.run_async(_kept(settings, letter))
     redaction = Redaction.by(settings.redaction)
     if invocation.output is Output.JSON:
-        print_json(
-            letter_document(
-                kept.letter, kept.envelope, kept.history, kept.attempts, redaction=redaction
-            )
-        )
+        print_json(letter_document(kept, redaction=redaction))
         return
     from redrive.cli.letter_view import LetterView  # noqa: PLC0415  (the other commands do without)
 
@@ -145,18 +143,18 @@ def show(
 
 async def _kept(settings: Settings, beginning: str) -> Kept:
     async with runtime.store(settings) as store:
-        letters = store.letters
-        letter_id = await whole_id(letters, beginning)
-        letter, envelope = await letters.get(letter_id), await letters.envelope(letter_id)
-        if letter is None or envelope is None:
-            note(f"letter {letter_id} was deleted meanwhile")
-            raise typer.Exit(NOTHING_MATCHED)
-        return Kept(
-            letter=letter,
-            envelope=envelope,
-            history=tuple(await letters.history(letter_id)),
-            attempts=tuple(await letters.attempts(letter_id)),
-        )
+        letter_id = await whole_id(store.letters, beginning)
+        kept = await store.letters.kept(letter_id)
+    if kept is None:
+        note(f"letter {letter_id} was deleted meanwhile")
+        raise typer.Exit(NOTHING_MATCHED)
+    return kept
+
+
+# Change
+
+for _command in (edit, discard, archive, restore, resolve):
+    app.command()(_command)
 
 
 # Export and import

@@ -6,7 +6,6 @@ after its copy was confirmed; what its new place does not take stays.
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +23,7 @@ from redrive.cli.passes import (
     say,
     show_outcomes,
 )
+from redrive.cli.rates import read_rate
 from redrive.cli.rendering import note, print_json
 from redrive.domain.durations import parse_duration
 from redrive.work.look import SPEND_DELIVERIES, Outcome
@@ -95,7 +95,7 @@ def move(  # noqa: PLR0913  (each is an option)
             search=search,
         ),
         most=limit,
-        rate=_rate(rate),
+        rate=read_rate(rate),
         spend_deliveries=spend_deliveries,
         dry_run=dry_run,
     )
@@ -146,13 +146,3 @@ def _until(min_age: str | None) -> datetime | None:
         raise typer.BadParameter(
             f"--min-age: expected a duration such as 10m or 2h, got {min_age!r}"
         ) from None
-
-
-def _rate(text: str | None) -> float | None:
-    if text is None:
-        return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(?:/s)?", text.strip(), re.ASCII)
-    rate = float(found[1]) if found else 0.0
-    if not 0.01 <= rate <= 1_000_000:
-        raise typer.BadParameter(f"--rate: expected messages a second such as 50/s, got {text!r}")
-    return rate

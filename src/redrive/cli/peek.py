@@ -136,7 +136,8 @@ def _show(peeked: Peeked, redaction: Redaction, *, full: bool) -> None:
 
 
 def _document(arrival: Arrival, redaction: Redaction) -> dict[str, Any]:
-    document = letter_document(arrival.letter, arrival.envelope, (), (), redaction=redaction)
+    kept = Kept(letter=arrival.letter, envelope=arrival.envelope, history=(), attempts=())
+    document = letter_document(kept, redaction=redaction)
     envelope = arrival.envelope
     came = {
         "exchange": envelope.exchange,

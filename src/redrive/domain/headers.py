@@ -14,6 +14,7 @@ DEATHS: Final = "redrive-deaths"
 REDELIVERED: Final = "redrive-redelivered"
 LETTER: Final = "redrive-letter"
 GENERATION: Final = "redrive-generation"
+PARENT: Final = "redrive-parent"
 ERROR_TYPE: Final = "redrive-error-type"
 ERROR_REASON: Final = "redrive-error-reason"
 ERROR_STACK: Final = "redrive-error-stack"
@@ -35,6 +36,7 @@ WRITTEN: Final = (
     REDELIVERED,
     LETTER,
     GENERATION,
+    PARENT,
     ERROR_TYPE,
     ERROR_REASON,
     ERROR_STACK,

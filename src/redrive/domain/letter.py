@@ -89,7 +89,10 @@ class Letter:
     """How many times it was sent."""
     locked_by: str | None = None
     locked_at: datetime | None = None
+    strategy: str | None = None
+    """How it is to be revived; None until a worker has looked at it."""
     next_retry_at: datetime | None = None
+    """When a worker has to look at it; only of a pending letter."""
     verdict_due_at: datetime | None = None
     resolution: Resolution | None = None
     possible_duplicate: bool = False
@@ -142,6 +145,40 @@ class Attempt:
     queue: str | None
     """Where it was sent; None for an exchange."""
     body_digest: bytes
+    before: State = State.PENDING
+    """What the letter was before it was claimed."""
+    reason: str | None = None
+    """Why it was not sent, if it was not."""
+    replay_id: str | None = None
+    """The replay that sent it, if it was one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """A message as a person changed it: what is sent instead of the original, which is kept."""
+
+    number: int
+    at: datetime
+    actor: str
+    reason: str
+    properties: bytes
+    body: bytes
+    undone: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A letter in the hands of a sender: its generation is noted, and whatever happens to the
+    sender, it is known that it may have been sent."""
+
+    letter: Letter
+    """As it was before, with the generation of this sending."""
+    envelope: Envelope
+    """What is to be sent: as received, or as edited."""
+    queue: str | None
+    """Where to; None for an exchange."""
+    exchange: str | None
+    """Where to, if not to a queue."""
 
 
 class Fate(StrEnum):
@@ -177,3 +214,5 @@ class Kept:
     """Oldest first, the arrival too."""
     attempts: tuple[Attempt, ...]
     """Oldest first."""
+    edits: tuple[Edit, ...] = ()
+    """Oldest first, those that were undone too."""

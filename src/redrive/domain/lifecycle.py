@@ -4,10 +4,11 @@
                      ▲  │         │  │  ▲
                      │  │         │  │  └─ manual, failed, resolved: sent again by a person
                      └──┼─────────┘  ├──► failed ──► archived
-                        │            └──► manual ──► archived ──► manual
+                        │            └──► manual ──► resolved, archived ──► manual
                         └──► manual, archived
 
-A letter that came back is pending again, also when it had been taken for resolved.
+A letter that came back is pending again, also when it had been taken for resolved. One that was in
+doubt and left to a person is resolved when its receipt comes after all, or by that person's word.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ TRANSITIONS: Final[dict[State, dict[State, str]]] = {
     },
     State.MANUAL: {
         State.PROCESSING: "sent by a person",
+        State.RESOLVED: "consumed after all",
         State.ARCHIVED: "discarded",
     },
     State.FAILED: {

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from redrive.domain.letter import Attempt, Result
+from redrive.domain.failure import GENERAL_TYPES
+from redrive.domain.letter import Attempt, Letter, Result
 from redrive.domain.lifecycle import State
 
 OPEN: Final = frozenset({Result.SENDING, Result.SENT, Result.IN_DOUBT, Result.RESOLVED})
@@ -42,3 +43,10 @@ def on_return(status: State, revivals: int, max_revivals: int) -> Returned:
     if status is State.RESOLVED:
         return Returned(status=State.PENDING, revivals=revivals, reason="came back late")
     return Returned(status=status, revivals=revivals, reason="its message came back")
+
+
+def group_of_return(letter: Letter, came: Letter) -> str:
+    """The group of a letter that came back: by what failed this time. Where nobody told what, then
+    or now, that is what failed before."""
+    tells_nothing = came.error_type in GENERAL_TYPES and came.error_type == letter.error_type
+    return letter.fingerprint if tells_nothing else came.fingerprint

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any, Final
 
@@ -29,10 +29,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from redrive.domain.ids import first_id
 from redrive.domain.letter import Arrival, Collected, Fate, Letter, Result
-from redrive.domain.lifecycle import require
-from redrive.domain.returning import OPEN, is_return, on_return
+from redrive.domain.lifecycle import State, require
+from redrive.domain.returning import OPEN, group_of_return, is_return, on_return
 from redrive.store.books import Deltas, book
+from redrive.store.breakers import note_failures
 from redrive.store.bulk import insert_envelopes, insert_letters, insert_many
+from redrive.store.clock import DatabaseClock
 from redrive.store.digests import body_digest
 from redrive.store.groups import add_groups
 from redrive.store.identity import claim_identities, identities, identity_key
@@ -64,6 +66,7 @@ async def collect(
     connection: AsyncConnection,
     arrivals: Sequence[Arrival],
     *,
+    clock: DatabaseClock,
     max_revivals: int,
     known_groups: set[str],
     again: bool,
@@ -73,17 +76,24 @@ async def collect(
     `known_groups` are fingerprints that the database is known to have; those added are not noted
     there, because the transaction may still fail.
     """
-    return await _Batch(connection, arrivals, max_revivals).collect(known_groups, again=again)
+    batch = _Batch(connection, arrivals, clock, max_revivals)
+    return await batch.collect(known_groups, again=again)
 
 
 class _Batch:
     def __init__(
-        self, connection: AsyncConnection, arrivals: Sequence[Arrival], max_revivals: int
+        self,
+        connection: AsyncConnection,
+        arrivals: Sequence[Arrival],
+        clock: DatabaseClock,
+        max_revivals: int,
     ) -> None:
         self._connection = connection
         self._arrivals = arrivals
+        self._clock = clock
         self._max_revivals = max_revivals
         self._deltas: Deltas = Counter()
+        self._failures: Counter[tuple[str, str]] = Counter()  # returns, by where they were sent
         self._done: dict[str, Collected] = {}  # by the id that the arrival's letter was given
 
     async def collect(self, known_groups: set[str], *, again: bool) -> list[Collected]:
@@ -97,6 +107,8 @@ class _Batch:
         letters = [*returned, *(arrival.letter for arrival in fresh)]
         await add_groups(self._connection, letters, known_groups)
         await self._insert(fresh)
+        if self._failures:
+            await note_failures(self._connection, self._failures, await self._now())
         await book(self._connection, self._deltas)
         return [self._done[arrival.letter.id] for arrival in self._arrivals]
 
@@ -124,6 +136,9 @@ class _Batch:
         for key, owner in owners.items():
             if owner in letters:
                 self._done[returns[key]] = Collected(fate=Fate.RETURNED, letter=letters[owner])
+
+    async def _now(self) -> datetime:
+        return await self._clock.now(self._connection)
 
     # Letters that come back
 
@@ -155,6 +170,8 @@ class _Batch:
             noted.append((to_octets(arrival.letter.id), letter.id))
             if attempt.result in OPEN:
                 await self._settle_attempt(*key)
+                if attempt.queue is not None:
+                    self._failures[letter.vhost, attempt.queue] += 1
                 attempts[key] = replace(attempt, result=Result.RETURNED)
                 # A letter that was sent again since is waiting for a later verdict than this one.
                 if attempt.generation == letter.generation:
@@ -178,6 +195,7 @@ class _Batch:
         came = arrival.letter
         outcome = on_return(letter.status, letter.dlq_retry_count, self._max_revivals)
         changed = outcome.status is not letter.status
+        at = await self._now()
         now = replace(
             letter,
             status=require(letter.status, outcome.status) if changed else letter.status,
@@ -185,14 +203,16 @@ class _Batch:
             error_type=came.error_type,
             error_reason=came.error_reason,
             error_stack=came.error_stack,
-            fingerprint=came.fingerprint,
+            fingerprint=group_of_return(letter, came),
             deaths=came.deaths,
             last_failed_at=came.last_failed_at,
             locked_by=None,
             locked_at=None,
+            strategy=None,
+            next_retry_at=at if outcome.status is State.PENDING else None,
             verdict_due_at=None,
             resolution=None,
-            updated_at=came.created_at,
+            updated_at=at,
         )
         names = (
             "status",
@@ -204,6 +224,8 @@ class _Batch:
             "last_failed_at",
             "locked_by",
             "locked_at",
+            "strategy",
+            "next_retry_at",
             "verdict_due_at",
             "resolution",
             "updated_at",
@@ -267,7 +289,7 @@ class _Batch:
         keys = [
             (identity_key(arrival.redrive_id, arrival.letter), arrival.letter.id)
             for arrival in arrivals
-            if arrival.redrive_id is not None and not _stands_alone(arrival.letter)
+            if arrival.redrive_id is not None
         ]
         owners = await claim_identities(self._connection, keys)
         return {ours: owners[key] for key, ours in keys if owners[key] != ours}
@@ -336,11 +358,6 @@ class _Batch:
             self._done[letter.id] = Collected(fate=_fate(letter), letter=letter)
 
 
-def _stands_alone(letter: Letter) -> bool:
-    """Whether its redrive-id says nothing, being copied from, or inherited of, another letter."""
-    return letter.parent_id is not None or letter.previous_id is not None
-
-
 def _linked(
     arrival: Arrival,
     *,
@@ -355,7 +372,9 @@ def _linked(
         duplicate_of=duplicate_of,
         possible_duplicate=duplicate_of is not None,
     )
-    return replace(arrival, letter=letter)
+    # Copied from another letter, or inherited of it, a redrive-id says nothing.
+    copied = parent_id is not None or previous_id is not None
+    return replace(arrival, letter=letter, redrive_id=None if copied else arrival.redrive_id)
 
 
 def _fate(letter: Letter) -> Fate:

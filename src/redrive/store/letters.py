@@ -11,43 +11,35 @@ from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import Select, insert, select
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from redrive.domain.filters import Filters, Page
 from redrive.domain.letter import Arrival, Attempt, Change, Collected, Envelope, Kept, Letter
+from redrive.store.clock import DatabaseClock
 from redrive.store.collecting import collect
 from redrive.store.cursors import read_cursor
+from redrive.store.details import keep, one_moment, read_attempts, read_envelopes
 from redrive.store.engine import Database
 from redrive.store.restoring import restore
-from redrive.store.rows import (
-    arrival_of,
-    read_attempt,
-    read_change,
-    read_envelope,
-    read_letter,
-)
-from redrive.store.schema import (
-    RECEIVED,
-    redrive_attempt,
-    redrive_envelope,
-    redrive_history,
-    redrive_ledger,
-    redrive_letter,
-    redrive_tag,
-)
+from redrive.store.rows import read_letter
+from redrive.store.schema import RECEIVED, redrive_ledger, redrive_letter, redrive_tag
 from redrive.store.selecting import conditions, is_listed_by_tag
 
 _LETTER: Final = redrive_letter.c
 _STREAMED: Final = 20
 """Letters of a stream held at a time, whose bodies may be large."""
 _MAX_KNOWN: Final = 100_000
+MAX_REVIVALS: Final = 5
+"""How often a letter may come back before it has failed for good."""
 
 
 class Letters:
     """The letters of a store."""
 
-    def __init__(self, database: Database, *, max_revivals: int = 5) -> None:
+    def __init__(
+        self, database: Database, clock: DatabaseClock, *, max_revivals: int = MAX_REVIVALS
+    ) -> None:
         self._database = database
+        self._clock = clock
         self._max_revivals = max_revivals
         self._known_groups: set[str] = set()
 
@@ -60,6 +52,7 @@ class Letters:
             collected = await collect(
                 connection,
                 arrivals,
+                clock=self._clock,
                 max_revivals=self._max_revivals,
                 known_groups=self._known_groups,
                 again=again,
@@ -130,20 +123,28 @@ class Letters:
     async def envelope(self, letter_id: str) -> Envelope | None:
         """The message of a letter, byte for byte."""
         async with self._database.reading() as connection:
-            return (await _envelopes(connection, [letter_id])).get(letter_id)
+            return (await read_envelopes(connection, [letter_id])).get(letter_id)
 
     async def history(self, letter_id: str) -> list[Change]:
         """What happened to a letter, oldest first; nothing if there is none of that id."""
-        letter = await self.get(letter_id)
-        if letter is None:
-            return []
-        async with self._database.reading() as connection:
-            return [arrival_of(letter), *(await _changes(connection, [letter_id]))[letter_id]]
+        kept = await self.kept(letter_id)
+        return [] if kept is None else list(kept.history)
 
     async def attempts(self, letter_id: str) -> list[Attempt]:
         """Every sending of a letter, oldest first."""
         async with self._database.reading() as connection:
-            return (await _attempts(connection, [letter_id]))[letter_id]
+            return (await read_attempts(connection, [letter_id]))[letter_id]
+
+    async def kept(self, letter_id: str) -> Kept | None:
+        """All that is kept of one letter, as of one moment."""
+        query = select(redrive_letter).where(_LETTER.id == letter_id)
+        async with self._database.reading() as connection:
+            await one_moment(connection)
+            row = (await connection.execute(query)).mappings().one_or_none()
+            if row is None:
+                return None
+            (kept,) = await keep(connection, [read_letter(row)])
+        return kept
 
     async def stream(self, filters: Filters) -> AsyncIterator[Kept]:
         """All that is kept of the letters that match, oldest first, a few at a time."""
@@ -153,65 +154,12 @@ class Letters:
             if after is not None:
                 query = query.where(_LETTER.id > after)
             async with self._database.reading() as connection:
+                await one_moment(connection)
                 rows = (await connection.execute(query)).mappings().all()
                 letters = [read_letter(row) for row in rows]
-                kept = await _keep(connection, letters)
+                kept = await keep(connection, letters)
             for each in kept:
                 yield each
             if len(letters) < _STREAMED:
                 return
             after = letters[-1].id
-
-
-async def _keep(connection: AsyncConnection, letters: Sequence[Letter]) -> list[Kept]:
-    ids = [letter.id for letter in letters]
-    envelopes = await _envelopes(connection, ids)
-    changes = await _changes(connection, ids)
-    attempts = await _attempts(connection, ids)
-    return [
-        Kept(
-            letter=letter,
-            envelope=envelopes[letter.id],
-            history=(arrival_of(letter), *changes[letter.id]),
-            attempts=tuple(attempts[letter.id]),
-        )
-        for letter in letters
-    ]
-
-
-async def _envelopes(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, Envelope]:
-    envelope = redrive_envelope.c
-    query = (
-        select(
-            _LETTER.id,
-            _LETTER.vhost,
-            _LETTER.collected_from,
-            envelope.exchange.label("envelope_exchange"),
-            envelope.routing_key.label("envelope_routing_key"),
-            envelope.redelivered,
-            envelope.properties,
-            envelope.body,
-        )
-        .join(redrive_envelope, envelope.letter_id == _LETTER.id)
-        .where(_LETTER.id.in_(ids))
-    )
-    rows = (await connection.execute(query)).mappings()
-    return {row["id"]: read_envelope(row) for row in rows}
-
-
-async def _changes(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, list[Change]]:
-    history = redrive_history.c
-    query = select(redrive_history).where(history.letter_id.in_(ids)).order_by(history.id)
-    found: dict[str, list[Change]] = {id_: [] for id_ in ids}
-    for row in (await connection.execute(query)).mappings():
-        found[row["letter_id"]].append(read_change(row))
-    return found
-
-
-async def _attempts(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, list[Attempt]]:
-    attempt = redrive_attempt.c
-    query = select(redrive_attempt).where(attempt.letter_id.in_(ids)).order_by(attempt.generation)
-    found: dict[str, list[Attempt]] = {id_: [] for id_ in ids}
-    for row in (await connection.execute(query)).mappings():
-        found[row["letter_id"]].append(read_attempt(row))
-    return found

@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from redrive.amqp.properties import Properties
 from redrive.domain import headers
 from redrive.domain.letter import Kept
+from redrive.domain.lifecycle import State
 from redrive.errors import MalformedData
 from redrive.store.books import Deltas, book
 from redrive.store.bulk import insert_envelopes, insert_letters, insert_many
@@ -23,6 +24,7 @@ from redrive.store.identity import claim_identities, identity_key
 from redrive.store.schema import (
     RECEIVED,
     redrive_attempt,
+    redrive_edit,
     redrive_history,
     redrive_letter,
     redrive_tag,
@@ -79,7 +81,8 @@ async def _add_details(connection: AsyncConnection, new: Sequence[Kept]) -> None
         }
         for each in new
         for change in each.history
-        if change.before is not None  # the arrival needs no row
+        # The arrival needs no row, nor does a claim: the attempt tells it.
+        if change.before is not None and change.after is not State.PROCESSING
     ]
     if changes:
         await connection.execute(insert(redrive_history), changes)
@@ -96,9 +99,30 @@ async def _add_details(connection: AsyncConnection, new: Sequence[Kept]) -> None
                 "result": attempt.result.value,
                 "queue": attempt.queue,
                 "body_digest": attempt.body_digest,
+                "before": attempt.before.value,
+                "reason": attempt.reason,
+                "replay_id": attempt.replay_id,
             }
             for each in new
             for attempt in each.attempts
+        ],
+    )
+    await insert_many(
+        connection,
+        redrive_edit,
+        [
+            {
+                "letter_id": each.letter.id,
+                "number": edit.number,
+                "at": edit.at,
+                "actor": edit.actor,
+                "reason": edit.reason,
+                "properties": edit.properties,
+                "body": edit.body,
+                "undone": edit.undone,
+            }
+            for each in new
+            for edit in each.edits
         ],
     )
 

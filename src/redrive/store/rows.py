@@ -17,8 +17,8 @@ import orjson
 from sqlalchemy import Column, RowMapping, Table
 
 from redrive.domain.deaths import Death
-from redrive.domain.letter import Attempt, Change, Envelope, Letter, Resolution, Result
-from redrive.domain.lifecycle import State
+from redrive.domain.letter import Attempt, Change, Edit, Envelope, Letter, Resolution, Result
+from redrive.domain.lifecycle import TRANSITIONS, State
 from redrive.store.schema import redrive_letter
 from redrive.store.types import LetterId, Moment, to_milliseconds, to_octets
 
@@ -155,7 +155,7 @@ def read_change(row: RowMapping) -> Change:
     )
 
 
-def read_attempt(row: RowMapping) -> Attempt:
+def read_attempt(row: Mapping[str, Any] | RowMapping) -> Attempt:
     """One sending."""
     return Attempt(
         at=row["at"],
@@ -165,6 +165,33 @@ def read_attempt(row: RowMapping) -> Attempt:
         result=Result(row["result"]),
         queue=row["queue"],
         body_digest=bytes(row["body_digest"]),
+        before=State(row["before"]),
+        reason=row["reason"],
+        replay_id=row["replay_id"],
+    )
+
+
+def read_edit(row: RowMapping) -> Edit:
+    """One edit."""
+    return Edit(
+        number=row["number"],
+        at=row["at"],
+        actor=row["actor"],
+        reason=row["reason"],
+        properties=bytes(row["properties"]),
+        body=bytes(row["body"]),
+        undone=bool(row["undone"]),
+    )
+
+
+def claim_of(attempt: Attempt) -> Change:
+    """The entry of the history that a sending makes, which needs no row of its own either."""
+    return Change(
+        at=attempt.at,
+        actor=attempt.worker_id,
+        before=attempt.before,
+        after=State.PROCESSING,
+        reason=f"{TRANSITIONS[attempt.before][State.PROCESSING]}, {attempt.strategy}",
     )
 
 

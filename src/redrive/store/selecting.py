@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import Column, ColumnElement, LargeBinary, exists, func, literal, or_, select
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    LargeBinary,
+    Select,
+    exists,
+    func,
+    literal,
+    or_,
+    select,
+)
 
 from redrive.domain.filters import Filters
 from redrive.domain.globs import is_glob
@@ -30,6 +40,14 @@ _SEARCHED: Final = (
     _LETTER.content_type,
 )
 _ESCAPE: Final = "\\"
+
+
+def choose(*columns: Column[Any], filters: Filters, sqlite: bool) -> Select[Any]:
+    """Columns of the letters that match."""
+    query = select(*columns).select_from(redrive_letter).where(*conditions(filters, sqlite=sqlite))
+    if is_listed_by_tag(filters):
+        query = query.join(redrive_tag, redrive_tag.c.letter_id == _LETTER.id)
+    return query
 
 
 def conditions(filters: Filters, *, sqlite: bool) -> list[ColumnElement[bool]]:

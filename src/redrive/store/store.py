@@ -1,4 +1,4 @@
-"""The store, whole: what is kept of letters, groups and books, behind one door."""
+"""The store, whole: letters, groups, books, sendings, verdicts, replays, behind one door."""
 
 from __future__ import annotations
 
@@ -7,30 +7,53 @@ from pathlib import Path
 
 from sqlalchemy import make_url
 
+from redrive.domain.breaker import USUAL, BreakerLimits
 from redrive.domain.masking import mask_url
 from redrive.errors import StoreUnreachable
 from redrive.store.books import Books
+from redrive.store.breakers import Breakers
+from redrive.store.clock import DatabaseClock
+from redrive.store.decisions import Decisions
+from redrive.store.edits import Edits
 from redrive.store.engine import Database
 from redrive.store.groups import Groups
-from redrive.store.letters import Letters
+from redrive.store.letters import MAX_REVIVALS, Letters
+from redrive.store.replays import Replays
+from redrive.store.retention import Expiry
+from redrive.store.sendings import Sendings
 from redrive.store.upgrade import open_store
+from redrive.store.verdicts import Verdicts
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Letters, their groups, and the books. Made by `open_letter_store`."""
+    """Letters, and all that is done with them. Made by `open_letter_store`."""
 
     database: Database
     letters: Letters
     groups: Groups
     books: Books
+    clock: DatabaseClock
+    sendings: Sendings
+    verdicts: Verdicts
+    replays: Replays
+    breakers: Breakers
+    expiry: Expiry
+    edits: Edits
+    decisions: Decisions
 
     async def close(self) -> None:
         """Close every connection. Safe to call twice."""
         await self.database.close()
 
 
-async def open_letter_store(url: str, *, make: bool = True) -> Store:
+async def open_letter_store(
+    url: str,
+    *,
+    make: bool = True,
+    max_revivals: int = MAX_REVIVALS,
+    breaker_limits: BreakerLimits = USUAL,
+) -> Store:
     """Open the store, ready to be used; StoreError if it is not usable.
 
     `make`: where there is none, a new one is made (SQLite).
@@ -41,7 +64,21 @@ async def open_letter_store(url: str, *, make: bool = True) -> Store:
             remedy="'redrive run' makes it when it first starts; check [store] url",
         )
     database = await open_store(url)
-    return Store(database, Letters(database), Groups(database), Books(database))
+    clock = DatabaseClock()
+    return Store(
+        database=database,
+        letters=Letters(database, clock, max_revivals=max_revivals),
+        groups=Groups(database),
+        books=Books(database),
+        clock=clock,
+        sendings=Sendings(database, clock, breaker_limits),
+        verdicts=Verdicts(database, clock),
+        replays=Replays(database, clock, breaker_limits),
+        breakers=Breakers(database, clock, breaker_limits),
+        expiry=Expiry(database, clock),
+        edits=Edits(database, clock),
+        decisions=Decisions(database, clock),
+    )
 
 
 def _is_missing(url: str) -> bool:

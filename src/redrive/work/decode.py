@@ -90,6 +90,23 @@ def decode_body(body: bytes, content_type: str | None, content_encoding: str | N
     )
 
 
+def charset_of(content: bytes, content_type: str | None, content_encoding: str | None) -> str:
+    """The charset that a content is written in, so that its text can be written back the same: a
+    byte order mark counts as text. One that nobody knows counts as UTF-8."""
+    declared = _CHARSET.search(content_type or "")
+    charset = declared[1] if declared else _encodings(content_encoding)[1]
+    if charset is None and _is_json_type(content_type):
+        charset = json.detect_encoding(content)
+    elif charset is None or not _is_charset(charset):
+        charset = "utf-8"
+    name = codecs.lookup(charset).name
+    if name == "utf-16":
+        return "utf-16-be" if content.startswith(codecs.BOM_UTF16_BE) else "utf-16-le"
+    if name == "utf-32":
+        return "utf-32-be" if content.startswith(codecs.BOM_UTF32_BE) else "utf-32-le"
+    return "utf-8" if name == "utf-8-sig" else name
+
+
 def _understand(
     content: bytes, text: str | None, content_type: str | None
 ) -> tuple[Kind, Any, bool]:

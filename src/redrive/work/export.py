@@ -5,19 +5,21 @@ same letter. A line that redaction rules have touched says so and is never taken
 letter any more. What is wrong with a line is said with its place in it; nothing is guessed.
 
 A line is `{"format": 1, "redacted": false, "letter": …, "envelope": …, "history": […],
-"attempts": […]}`, with the body as `{encoding, data}` like everywhere else.
+"attempts": […], "edits": […]}`, with the body as `{encoding, data}` like everywhere else.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import operator
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Final
 
-from redrive.domain.letter import Kept
+from redrive.domain.editing import as_edited
+from redrive.domain.letter import Edit, Envelope, Kept
 from redrive.work.exact import NotExact, from_document, to_document
 from redrive.work.headers import camel_case
 from redrive.work.redact import Redaction
@@ -51,12 +53,23 @@ class Unusable:
 def write_line(kept: Kept, redaction: Redaction) -> Line:
     """A letter as a line; without what the rules hide."""
     shown, letter = redaction.envelope(kept.envelope), redaction.letter(kept.letter)
-    redacted = shown is not kept.envelope or letter is not kept.letter
-    document = to_document(replace(kept, envelope=shown, letter=letter))
+    edits = tuple(_shown_edit(edit, kept.envelope, redaction) for edit in kept.edits)
+    untouched = (kept.envelope, kept.letter, *kept.edits)
+    redacted = any(map(operator.is_not, (shown, letter, *edits), untouched))
+    document = to_document(replace(kept, envelope=shown, letter=letter, edits=edits))
     document["envelope"]["body"] = _body_document(shown.body)
     whole = {"format": FORMAT, "redacted": redacted, **document}
     text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
     return Line(text.encode() + b"\n", redacted)
+
+
+def _shown_edit(edit: Edit, original: Envelope, redaction: Redaction) -> Edit:
+    """An edit without what the rules hide; the very same if none touches it."""
+    message = as_edited(original, edit)
+    shown = redaction.envelope(message)
+    if shown is message:
+        return edit
+    return replace(edit, properties=shown.properties, body=shown.body)
 
 
 def read_line(line: bytes) -> Kept | Unusable:
@@ -119,13 +132,23 @@ def _objections(kept: Kept) -> Iterator[str]:
         yield "letter.lockedBy: expected to be there if lockedAt is"
     if letter.duplicate_of is not None and not letter.possible_duplicate:
         yield "letter.possibleDuplicate: expected true where there is a duplicateOf"
+    yield from _wrong_details(kept)
+    for part in ("letter", "history", "attempts", "edits"):
+        yield from _unstorable(getattr(kept, part), part)
+
+
+def _wrong_details(kept: Kept) -> Iterator[str]:
     generations = [attempt.generation for attempt in kept.attempts]
     if len(set(generations)) < len(generations):
         yield "attempts: expected every generation once"
     if any(len(attempt.body_digest) != _DIGEST for attempt in kept.attempts):
         yield f"attempts: expected a bodyDigest of {_DIGEST} bytes"
-    for part in ("letter", "history", "attempts"):
-        yield from _unstorable(getattr(kept, part), part)
+    for attempt in kept.attempts:
+        if attempt.replay_id is not None and not _ID.fullmatch(attempt.replay_id):
+            yield "attempts: expected a replayId that is an id"
+    numbers = [edit.number for edit in kept.edits]
+    if numbers != sorted(set(numbers)):
+        yield "edits: expected every number once, the lowest first"
 
 
 def _unstorable(value: Any, place: str) -> Iterator[str]:

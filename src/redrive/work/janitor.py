@@ -1,42 +1,54 @@
 """The janitor: what has to be done now and then, by any process, never by a person.
 
-So far it sums up the ledger, so that reading the books costs the same however much came in. Any
-number of janitors may run: none needs the others to be away.
+Each chore has its own rhythm and its own outages: one that cannot be done for now is tried again at
+its next turn, and does not keep the others from being done. Any number of janitors may run: none
+needs the others to be away.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 import structlog
 
-from redrive.errors import StoreError
+from redrive.errors import BrokerError, ColdStorageError, StoreError
 
 log = structlog.get_logger()
 
-_EVERY: Final = 30.0
 
+@dataclass(frozen=True, slots=True)
+class Chore:
+    """What to do, and every how many seconds."""
 
-class LedgerBooks(Protocol):
-    """The books that are kept short."""
-
-    async def compact(self) -> int: ...
+    name: str
+    every: float
+    do: Callable[[], Awaitable[object]]
 
 
 class Janitor:
-    """Does its round until told to stop, through every loss of the store."""
+    """Does its chores until told to stop, through every loss of the store and the broker."""
 
-    def __init__(self, books: LedgerBooks) -> None:
-        self._books = books
+    def __init__(self, chores: Sequence[Chore]) -> None:
+        self._chores = chores
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """A round every half minute."""
-        while not stopping.is_set():
-            try:
-                await self._books.compact()
-            except StoreError as error:
-                log.warning("janitor.store_away", error=str(error), remedy=error.remedy)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stopping.wait(), _EVERY)
+        async with asyncio.TaskGroup() as tasks:
+            for chore in self._chores:
+                tasks.create_task(_repeat(chore, stopping))
+
+
+async def _repeat(chore: Chore, stopping: asyncio.Event) -> None:
+    outage = ""
+    while not stopping.is_set():
+        try:
+            await chore.do()
+            outage = ""
+        except (StoreError, BrokerError, ColdStorageError) as error:
+            if str(error) != outage:  # one line for an outage, not one for every try
+                outage = str(error)
+                log.warning("janitor.put_off", chore=chore.name, error=outage, remedy=error.remedy)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stopping.wait(), chore.every)

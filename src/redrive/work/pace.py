@@ -13,9 +13,13 @@ class Rate:
         self._due = asyncio.get_running_loop().time()
 
     async def __call__(self, published: int) -> None:
+        if (wait := self.owed(published)) > 0:
+            await asyncio.sleep(wait)
+
+    def owed(self, published: int) -> float:
+        """Seconds to wait after so many."""
         if not published:
-            return
+            return 0.0
         now = asyncio.get_running_loop().time()
         self._due = max(self._due, now - self._each) + published * self._each
-        if self._due > now:
-            await asyncio.sleep(self._due - now)
+        return max(0.0, self._due - now)

@@ -32,6 +32,8 @@ _EXCHANGE: Final = octets(headers.EXCHANGE)
 _ROUTING_KEY: Final = octets(headers.ROUTING_KEY)
 _FIRST_FAILED_AT: Final = octets(headers.FIRST_FAILED_AT)
 _LETTER: Final = octets(headers.LETTER)
+_GENERATION: Final = octets(headers.GENERATION)
+_PARENT: Final = octets(headers.PARENT)
 STARTS_ANEW: Final = tuple(
     octets(name)
     for name in (
@@ -59,6 +61,7 @@ _TYPES: Final = {
                 headers.EXCHANGE,
                 headers.ROUTING_KEY,
                 headers.LETTER,
+                headers.PARENT,
                 headers.ERROR_TYPE,
                 headers.ERROR_REASON,
                 headers.ERROR_STACK,
@@ -190,8 +193,8 @@ class RetryPlan:
             origin = rejected_in(queue, before)
         if origin.queue_field != before:
             # It has moved on: another service failed now, or someone copied our headers.
-            for name in STARTS_ANEW if ours else ():
-                ours.pop(name, None)
+            if ours:
+                _start_anew(ours, before)
             ours[_QUEUE] = origin.queue_field
         exchange = origin.exchange or _NO_EXCHANGE
         if exchange != self._return_exchange or _EXCHANGE not in ours:
@@ -210,6 +213,18 @@ class RetryPlan:
             ours[_ID] = identity(delivery, draft, origin)
         attempt = _attempt(ours[_ATTEMPT]) if _ATTEMPT in ours else 0
         return Failed(origin.queue, routing_key, origin.reason, attempt, _LETTER in ours)
+
+
+def _start_anew(ours: dict[bytes, bytes], before: bytes | None) -> None:
+    """Forget what was noted of another failure; but not whose letter it was sent for. That letter
+    is this message's own if nobody knew where it would go, and else its parent."""
+    letter, generation = ours.get(_LETTER), ours.get(_GENERATION)
+    for name in STARTS_ANEW:
+        ours.pop(name, None)
+    if letter is not None and before is not None:
+        ours[_PARENT] = letter
+    elif letter is not None and generation is not None:
+        ours[_LETTER], ours[_GENERATION] = letter, generation
 
 
 def drop_wrong_types(ours: dict[bytes, bytes]) -> None:

@@ -8,18 +8,19 @@ bytes, as text only if that loses nothing; unless a redaction rule touches them,
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from redrive.amqp.properties import Properties
 from redrive.domain.deaths import Death
+from redrive.domain.editing import as_edited, standing
 from redrive.domain.filters import Audit, Group, Ledger
-from redrive.domain.letter import Attempt, Change, Envelope, Letter
+from redrive.domain.letter import Attempt, Change, Envelope, Kept, Letter
 from redrive.domain.lifecycle import State
 from redrive.errors import MalformedData
 from redrive.work.decode import Decoded, decode_body
 from redrive.work.headers import header_documents, property_documents
-from redrive.work.redact import RedactedBody, Redaction
+from redrive.work.redact import RedactedBody, Redaction, content_of
 from redrive.work.times import rfc3339, rfc3339_or_none
 
 
@@ -70,15 +71,10 @@ def letter_summary(letter: Letter) -> dict[str, Any]:
 
 
 def letter_document(
-    letter: Letter,
-    envelope: Envelope,
-    history: Sequence[Change],
-    attempts: Sequence[Attempt],
-    *,
-    redaction: Redaction,
-    most_body: int | None = None,
+    kept: Kept, *, redaction: Redaction, most_body: int | None = None
 ) -> dict[str, Any]:
-    """A letter whole. Of the body at most `most_body` bytes are shown; all of it by default."""
+    """A letter whole. Of each body at most `most_body` bytes are shown; all of it by default."""
+    letter, envelope = kept.letter, kept.envelope
     decoded = decode_body(envelope.body, letter.content_type, letter.content_encoding)
     redacted = redaction.body(decoded)
     document = letter_summary(redaction.letter(letter))
@@ -89,11 +85,33 @@ def letter_document(
         "body": body_document(envelope.body, redacted, most_body),
         "bodyNote": _note(decoded),
         **message_document(envelope, redaction),
-        "replayAttempts": [_attempt(attempt) for attempt in attempts],
-        "edits": [],
-        "history": [_change(change) for change in history],
+        "replayAttempts": [_attempt(attempt) for attempt in kept.attempts],
+        "edits": edit_documents(kept, redaction, most_body),
+        "history": [_change(change) for change in kept.history],
         **moments,
     }
+
+
+def edit_documents(kept: Kept, redaction: Redaction, most_body: int | None) -> list[dict[str, Any]]:
+    """Every edit with its message; the one that `stands` is what is sent."""
+    sent = standing(kept.edits)
+    documents = []
+    for edit in kept.edits:
+        message = as_edited(kept.envelope, edit)
+        redacted = redaction.body(decode_body(message.body, *content_of(message)))
+        documents.append(
+            {
+                "number": edit.number,
+                "at": rfc3339(edit.at),
+                "actor": edit.actor,
+                "reason": edit.reason,
+                "undone": edit.undone,
+                "stands": edit is sent,
+                "body": body_document(message.body, redacted, most_body),
+                **message_document(message, redaction),
+            }
+        )
+    return documents
 
 
 def body_document(body: bytes, redacted: RedactedBody | None, most: int | None) -> dict[str, Any]:

@@ -50,6 +50,7 @@ _READ: Final = {
         headers.FIRST_FAILED_AT,
         headers.LETTER,
         headers.GENERATION,
+        headers.PARENT,
         headers.TAGS,
         *NAMES,
     )
@@ -158,6 +159,8 @@ class Understanding:
             memory_usage=state.memory_usage,
             created_at=now,
             updated_at=now,
+            next_retry_at=now,
+            parent_id=_letter_named(found.get(headers.PARENT)),
         )
         known = found.get(headers.ID)
         return Arrival(
@@ -226,6 +229,7 @@ def bare(envelope: Envelope, id_: str, now: datetime, state: SystemState, reason
         memory_usage=state.memory_usage,
         created_at=now,
         updated_at=now,
+        next_retry_at=now,
     )
     return Arrival(
         letter=letter,
@@ -270,16 +274,21 @@ def _retries(found: Headers, origin: Death | None) -> int:
 
 
 def _replayed(found: Headers) -> Replayed | None:
-    letter, generation = found.get(headers.LETTER), found.get(headers.GENERATION)
-    if not isinstance(letter, str) or type(generation) is not int:
+    letter, generation = _letter_named(found.get(headers.LETTER)), found.get(headers.GENERATION)
+    if letter is None or type(generation) is not int:
         return None
-    name = letter.lower()
+    return Replayed(letter=letter, generation=generation)
+
+
+def _letter_named(value: object) -> str | None:
+    """The id of a letter, if it is one: headers can be anybody's."""
+    if not isinstance(value, str):
+        return None
+    name = value.lower()
     try:
-        if str(UUID(name)) != name:
-            return None
+        return name if str(UUID(name)) == name else None
     except ValueError:
         return None
-    return Replayed(letter=name, generation=generation)
 
 
 def _tags(value: object) -> tuple[str, ...]:

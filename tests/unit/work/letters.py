@@ -15,6 +15,7 @@ from redrive.domain.ids import letter_id
 from redrive.domain.letter import (
     Attempt,
     Change,
+    Edit,
     Envelope,
     Kept,
     Letter,
@@ -100,6 +101,18 @@ def a_kept(envelope: Envelope | None = None, **changes: Any) -> Kept:
             ),
         ),
     )
+
+
+def an_edit(number: int = 1, body: bytes = b'{"amount": 1.10}', **changes: Any) -> Edit:
+    edit = Edit(
+        number=number,
+        at=NOON + timedelta(minutes=number),
+        actor="cli:ann",
+        reason="the amount was wrong",
+        properties=an_envelope().properties,
+        body=body,
+    )
+    return replace(edit, **changes)
 
 
 # Any letter that a store can hold
@@ -197,8 +210,25 @@ any_kept = st.builds(
             result=st.sampled_from(Result),
             queue=st.none() | _texts,
             body_digest=st.binary(min_size=16, max_size=16),
+            before=st.sampled_from(State),
+            reason=st.none() | _texts,
+            replay_id=st.none() | _ids,
         ),
         max_size=3,
         unique_by=lambda attempt: attempt.generation,
     ).map(tuple),
+    edits=st.lists(
+        st.builds(
+            Edit,
+            number=_counts,
+            at=_moments,
+            actor=_texts,
+            reason=_texts,
+            properties=st.binary(),
+            body=st.binary() | st.text().map(str.encode),
+            undone=st.booleans(),
+        ),
+        max_size=3,
+        unique_by=lambda edit: edit.number,
+    ).map(lambda edits: tuple(sorted(edits, key=lambda edit: edit.number))),
 )

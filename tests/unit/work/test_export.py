@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from redrive.amqp import fields
 from redrive.domain.letter import Kept
 from redrive.work.export import Unusable, read_line, write_line
 from redrive.work.redact import NO_REDACTION, Redaction
-from tests.unit.work.letters import a_kept, an_envelope, any_kept
+from tests.unit.work.letters import a_kept, an_edit, an_envelope, any_kept
 
 
 @given(any_kept)
@@ -56,8 +58,18 @@ def test_a_line_that_a_rule_touches_is_marked_and_not_taken_back() -> None:
         assert "--exact" in answer.reason
 
 
+def test_a_rule_that_touches_only_an_edit_counts_too() -> None:
+    kept = replace(a_kept(), edits=(an_edit(1, b'{"card": "s3cret"}'),))
+    line = write_line(kept, Redaction([], ["$.card"]))
+    assert line.redacted
+    assert b"s3cret" not in line.content
+    assert base64.b64encode(b"s3cret")[:7] not in line.content
+    assert read_line(write_line(kept, NO_REDACTION).content) == kept
+
+
 def changed(path: str, value: Any) -> bytes:
-    document = json.loads(write_line(a_kept(), NO_REDACTION).content)
+    kept = replace(a_kept(), edits=(an_edit(1), an_edit(2)))
+    document = json.loads(write_line(kept, NO_REDACTION).content)
     *outer, last = path.split(".")
     inside = document
     for step in outer:
@@ -101,6 +113,11 @@ def changed(path: str, value: Any) -> bytes:
         ("envelope.properties", "not base64", "envelope.properties: expected base64"),
         ("envelope.properties", 1, "envelope.properties: expected base64"),
         ("attempts.0.bodyDigest", "AA==", "attempts: expected a bodyDigest of 16 bytes"),
+        ("attempts.0.replayId", "?", "attempts: expected a replayId that is an id"),
+        ("edits.1.number", 1, "edits: expected every number once, the lowest first"),
+        ("edits.0.number", 3, "edits: expected every number once, the lowest first"),
+        ("edits.0.reason", "a\x00b", "edits[0].reason: expected text without NUL"),
+        ("edits.0.body", "*", "edits[0].body: expected base64"),
         ("attempts.0.result", "?", "attempts[0].result: expected one of sending, "),
     ],
 )

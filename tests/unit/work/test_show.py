@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import struct
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +20,15 @@ from redrive.domain.lifecycle import State
 from redrive.work import show
 from redrive.work.headers import TYPES
 from redrive.work.redact import NO_REDACTION, Redaction
-from tests.unit.work.letters import LETTER_ID, NOON, a_kept, a_letter, an_envelope, any_kept
+from tests.unit.work.letters import (
+    LETTER_ID,
+    NOON,
+    a_kept,
+    a_letter,
+    an_edit,
+    an_envelope,
+    any_kept,
+)
 
 # As ../shared/DESIGN.md has it: "JSON of a letter".
 CONTRACT = {
@@ -36,10 +45,7 @@ ONLY_WHOLE = {"originalMessage", "body", "headers", "replayAttempts", "edits", "
 def shown(
     envelope: Envelope | None = None, redaction: Redaction = NO_REDACTION, **changes: Any
 ) -> dict[str, Any]:
-    kept = a_kept(envelope, **changes)
-    return show.letter_document(
-        kept.letter, kept.envelope, kept.history, kept.attempts, redaction=redaction
-    )
+    return show.letter_document(a_kept(envelope, **changes), redaction=redaction)
 
 
 def test_a_letter_has_every_name_of_the_contract() -> None:
@@ -213,10 +219,37 @@ def test_nesting_beyond_what_is_read_is_given_as_its_bytes() -> None:
 
 @given(any_kept, st.sampled_from([NO_REDACTION, Redaction(["*"], ["$..*"])]))
 def test_every_letter_can_be_shown(kept: Any, redaction: Redaction) -> None:
-    document = show.letter_document(
-        kept.letter, kept.envelope, kept.history, kept.attempts, redaction=redaction
-    )
+    document = show.letter_document(kept, redaction=redaction)
     json.dumps(document, allow_nan=False)
+
+
+def test_edits_are_shown_with_their_messages_and_which_one_is_sent() -> None:
+    edits = (an_edit(1, b"{}"), an_edit(2), an_edit(3, undone=True))
+    kept = replace(a_kept(), edits=edits)
+    first, second, third = show.letter_document(kept, redaction=NO_REDACTION)["edits"]
+    assert second == {
+        "number": 2,
+        "at": "2026-02-11T12:02:07.123Z",
+        "actor": "cli:ann",
+        "reason": "the amount was wrong",
+        "undone": False,
+        "stands": True,
+        "body": {"encoding": "utf8", "data": '{"amount": 1.10}', "truncated": False},
+        "headers": [],
+        "properties": {"contentType": "application/json"},
+    }
+    assert [edit["stands"] for edit in (first, second, third)] == [False, True, False]
+    assert third["undone"]
+
+
+def test_the_rules_hide_the_same_in_an_edit_as_in_the_original() -> None:
+    hidden = an_envelope(token=fields.longstr("s3cret")).properties
+    edit = an_edit(1, b'{"card": "s3cret"}', properties=hidden)
+    document = show.letter_document(
+        replace(a_kept(), edits=(edit,)), redaction=Redaction(["token"], ["$.card"])
+    )
+    assert "s3cret" not in json.dumps(document)
+    assert document["edits"][0]["body"]["redacted"]
 
 
 def test_a_group_counts_every_state() -> None:

@@ -435,6 +435,6 @@ def test_a_count_on_a_message_without_headers_makes_no_other_message_of_it(secti
 
 def test_arrivals_of_one_message_differ_only_in_what_each_delivery_is_given() -> None:
     one, other = arrival(), arrival()
-    given = {"id", "created_at", "updated_at", "message_id"}
+    given = {"id", "created_at", "updated_at", "message_id", "next_retry_at"}
     same = {name: getattr(one.letter, name) for name in given}
     assert replace(other.letter, **same) == one.letter

@@ -1,0 +1,266 @@
+"""`redrive replay`: letters are sent again, one or many, by whoever fixed what made them fail.
+
+Guarantees: wrong use sends nothing and makes no job. What is sent is a job, which outlives this
+process and never sends a letter while a copy of it is outstanding. A dry run changes nothing, in
+the store or on the broker. See `replaying` for what happens when things fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Final, Protocol
+
+import typer
+
+from redrive import runtime
+from redrive.cli import wording
+from redrive.cli.actor import actor
+from redrive.cli.app import single
+from redrive.cli.asking import ask, is_somebody_there
+from redrive.cli.filters import NOTHING_MATCHED, Selection, filtered
+from redrive.cli.invocation import Invocation, Output, invoked
+from redrive.cli.rates import read_rate
+from redrive.cli.rendering import note, print_json
+from redrive.cli.replaying import Asked, require_health, run_here, show_ended
+from redrive.domain.durations import parse_duration
+from redrive.domain.filters import Filters
+from redrive.domain.ids import letter_id
+from redrive.domain.replay import BATCH_SIZE, PAUSE, Replay, ReplayOrder, read_destination
+from redrive.work.replay_report import replay_document
+
+if TYPE_CHECKING:
+    from redrive.settings import Settings
+    from redrive.work.replay_session import ReplaySession
+
+app = single("replay")
+
+_LARGEST_BATCH: Final = 10_000
+_LONGEST_PAUSE: Final = 86_400.0
+
+
+@app.command()
+@invoked
+@filtered
+def replay(  # noqa: PLR0913  (each is an option)
+    invocation: Invocation,
+    selection: Selection,
+    letters: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="LETTER…", help="These letters, by their ids or how these begin."),
+    ] = None,
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would go where, and send nothing.")
+    ] = False,
+    batch_size: Annotated[
+        int, typer.Option(metavar="N", min=1, max=_LARGEST_BATCH, help="Send so many at a time.")
+    ] = BATCH_SIZE,
+    pause: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION", help="Wait so long between batches; 1s, or none with --rate."
+        ),
+    ] = None,
+    rate: Annotated[
+        str | None, typer.Option(metavar="N/s", help="Send at most so many a second.")
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="queue:Q|exchange:E", help="All of them there, not where they failed."
+        ),
+    ] = None,
+    ordered_by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="header:NAME|$.PATH",
+            help="Keep the order of letters with the same value there.",
+        ),
+    ] = None,
+    with_doubtful: Annotated[
+        bool,
+        typer.Option("--with-doubtful", help="Also what may have been consumed already."),
+    ] = False,
+    ignore_health: Annotated[
+        bool, typer.Option("--ignore-health", help="Even if the system is not well.")
+    ] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Only make the job; a worker runs it.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Send letters again: to the queues where they failed, in batches, as a job.
+
+    Letters that are named, by LETTER or --id, are sent even if they may have been consumed already.
+    Those that filters find are not, unless --with-doubtful says so.
+    """
+    selection = replace(selection, ids=(*(letters or ()), *selection.ids))
+    if ordered_by is not None:
+        from redrive.work.ordering import read_ordering  # noqa: PLC0415  (not needed for --help)
+
+        read_ordering(ordered_by)
+    asked = Asked(
+        selection=selection,
+        ignore_health=ignore_health,
+        order=ReplayOrder(
+            actor=actor(),
+            described=described(selection),
+            destination=None if to is None else read_destination(to),
+            batch_size=batch_size,
+            pause=_pause(pause, rate),
+            rate=read_rate(rate),
+            doubtful=with_doubtful or bool(selection.ids),
+            ordered_by=ordered_by,
+        ),
+    )
+    asks = not (yes or dry_run)
+    if asks and selection.is_empty and not is_somebody_there():
+        raise typer.BadParameter("this sends every letter, and nobody is there to ask: give --yes")
+    settings = invocation.load().settings
+    from redrive.cli.logs import silence_logs  # noqa: PLC0415  (not needed for --help)
+
+    silence_logs()
+    if dry_run:
+        from redrive.cli.replay_preview import preview  # noqa: PLC0415
+
+        preview(settings, asked, invocation.output)
+        return
+    filters = _prepare(settings, asked, asks=asks and is_somebody_there())
+    if detach:
+        _show_detached(runtime.run_async(_detach(settings, asked, filters)), invocation.output)
+        return
+
+    async def take(session: ReplaySession, _stopping: asyncio.Event) -> Replay | None:
+        return await _create(settings, session.replays, asked, filters, session.worker_id)
+
+    ended = runtime.run_async(run_here(settings, take))
+    if ended is None:
+        _nothing()
+    else:
+        show_ended(ended, invocation.output)
+        raise typer.Exit(ended.code(named=asked.named))
+
+
+def _pause(text: str | None, rate: str | None) -> float:
+    if text is None:
+        return PAUSE if rate is None else 0.0
+    try:
+        seconds = 0.0 if text.strip() == "0" else parse_duration(text.strip()).total_seconds()
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= _LONGEST_PAUSE:
+        raise typer.BadParameter(f"--pause: expected a duration such as 1s or 500ms, got {text!r}")
+    return seconds
+
+
+def described(selection: Selection) -> str:
+    """What was asked for, in words."""
+    given = selection.given
+    words = [f"letter {each}" for each in selection.ids]
+    words += [state.word for state in given.status]
+    words += [
+        f"{name} {value}"
+        for name, value in (
+            ("error type", given.error_type),
+            ("reason", given.error_reason),
+            ("queue", given.queue),
+            ("exchange", given.exchange),
+            ("routing key", given.routing_key),
+            ("group", given.group),
+            ("source", given.source),
+            ("tag", given.tag),
+            ("from", given.created_from and wording.clock(given.created_from)),
+            ("until", given.created_until and wording.clock(given.created_until)),
+            ("text", given.search),
+            ("at most", selection.limit and str(selection.limit)),
+        )
+        if value
+    ]
+    return ", ".join(words) or "every letter"
+
+
+# Before anything is sent
+
+
+def _prepare(settings: Settings, asked: Asked, *, asks: bool) -> Filters:
+    filters, found = runtime.run_async(_look(settings, asked, count=asks))
+    if found == 0:
+        _nothing()
+    if found is not None and found > 1:
+        to = f" to {asked.order.destination}" if asked.order.destination is not None else ""
+        ask(f"Send {wording.plural(found, 'letter')}{to}?")
+    return filters
+
+
+async def _look(settings: Settings, asked: Asked, *, count: bool) -> tuple[Filters, int | None]:
+    """The filters with whole ids, and how many letters match, if that matters. The command ends if
+    an id is none, or the system is not well."""
+    async with runtime.store(settings) as store:
+        filters = await asked.filters(store.letters)
+        if asked.ignore_health:
+            await runtime.require_broker(settings)
+        else:
+            require_health(await runtime.unmet_conditions(settings, store))
+        if not count:
+            return filters, None
+        vhost = runtime.addresses(settings)[0].vhost
+        looks = runtime.replay_looks(store)
+        return filters, await looks.count(vhost, filters, limit=asked.selection.limit)
+
+
+def _nothing() -> None:
+    note("no letter matches; nothing was sent")
+    raise typer.Exit(NOTHING_MATCHED)
+
+
+# The job
+
+
+class Creates(Protocol):
+    """Where jobs are made: the replays of the store."""
+
+    async def create(
+        self,
+        replay_id: str,
+        vhost: str,
+        filters: Filters,
+        order: ReplayOrder,
+        *,
+        limit: int | None = None,
+        worker: str | None = None,
+    ) -> Replay | None: ...
+
+
+async def _create(
+    settings: Settings, replays: Creates, asked: Asked, filters: Filters, worker: str | None
+) -> Replay | None:
+    return await replays.create(
+        letter_id(datetime.now(UTC), secrets.randbits(74)),
+        runtime.addresses(settings)[0].vhost,
+        filters,
+        asked.order,
+        limit=asked.selection.limit,
+        worker=worker,
+    )
+
+
+async def _detach(settings: Settings, asked: Asked, filters: Filters) -> Replay | None:
+    async with runtime.store(settings) as store:
+        return await _create(settings, store.replays, asked, filters, None)
+
+
+def _show_detached(made: Replay | None, output: Output) -> None:
+    if made is None:
+        _nothing()
+        return
+    if output is Output.JSON:
+        print_json(replay_document(made))
+    else:
+        typer.echo(made.id)
+    note(
+        f"a worker sends {wording.plural(made.letters, 'letter')};"
+        f" follow it with 'redrive replays show {made.id}'"
+    )

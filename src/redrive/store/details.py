@@ -1,0 +1,135 @@
+"""What belongs to letters beside their rows: messages, edits, attempts, history."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from sqlalchemy import select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from redrive.domain.letter import Attempt, Change, Edit, Envelope, Kept, Letter
+from redrive.domain.lifecycle import State
+from redrive.store.rows import (
+    arrival_of,
+    claim_of,
+    read_attempt,
+    read_change,
+    read_edit,
+    read_envelope,
+)
+from redrive.store.schema import (
+    redrive_attempt,
+    redrive_edit,
+    redrive_envelope,
+    redrive_history,
+    redrive_letter,
+)
+
+_LETTER: Final = redrive_letter.c
+
+
+async def keep(connection: AsyncConnection, letters: Sequence[Letter]) -> list[Kept]:
+    """All that is kept of these letters."""
+    ids = [letter.id for letter in letters]
+    envelopes = await read_envelopes(connection, ids)
+    changes = await _changes(connection, ids)
+    attempts = await read_attempts(connection, ids)
+    edits = await read_edits(connection, ids)
+    return [
+        Kept(
+            letter=letter,
+            envelope=envelopes[letter.id],
+            history=_history(letter, attempts[letter.id], changes[letter.id]),
+            attempts=tuple(attempts[letter.id]),
+            edits=tuple(edits[letter.id]),
+        )
+        for letter in letters
+    ]
+
+
+async def one_moment(connection: AsyncConnection) -> None:
+    """Begin a transaction that reads one state of the database throughout: a letter that is deleted
+    meanwhile is read whole. On SQLite every transaction does."""
+    if connection.dialect.name != "sqlite":
+        await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
+
+
+def _history(
+    letter: Letter, attempts: Sequence[Attempt], changes: Sequence[Change]
+) -> tuple[Change, ...]:
+    """Oldest first. Arrivals and claims are told by other rows. Changes are in the order in which
+    they happened, and a claim comes before the first that begins with a letter in processing: times
+    would not tell, because they are noted before writers wait for each other."""
+    told = [arrival_of(letter)]
+    claims = deque(map(claim_of, attempts))
+    for change in changes:
+        if change.before is State.PROCESSING and told[-1].after is not State.PROCESSING and claims:
+            told.append(claims.popleft())
+        told.append(change)
+    return (*told, *claims)
+
+
+async def read_envelopes(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, Envelope]:
+    """Messages as they were received, by letter."""
+    envelope = redrive_envelope.c
+    query = (
+        select(
+            _LETTER.id,
+            _LETTER.vhost,
+            _LETTER.collected_from,
+            envelope.exchange.label("envelope_exchange"),
+            envelope.routing_key.label("envelope_routing_key"),
+            envelope.redelivered,
+            envelope.properties,
+            envelope.body,
+        )
+        .join(redrive_envelope, envelope.letter_id == _LETTER.id)
+        .where(_LETTER.id.in_(ids))
+    )
+    rows = (await connection.execute(query)).mappings()
+    return {row["id"]: read_envelope(row) for row in rows}
+
+
+async def read_messages(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, Envelope]:
+    """Messages as they are to be sent, by letter: with the newest edit that is not undone."""
+    messages = await read_envelopes(connection, ids)
+    for id_, edits in (await read_edits(connection, ids)).items():
+        standing = [edit for edit in edits if not edit.undone]
+        if standing:
+            newest = standing[-1]
+            messages[id_] = replace(messages[id_], properties=newest.properties, body=newest.body)
+    return messages
+
+
+async def read_edits(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, list[Edit]]:
+    """Edits by letter, oldest first, those that were undone too."""
+    edit = redrive_edit.c
+    query = select(redrive_edit).where(edit.letter_id.in_(ids)).order_by(edit.number)
+    found: dict[str, list[Edit]] = {id_: [] for id_ in ids}
+    for row in (await connection.execute(query)).mappings():
+        found[row["letter_id"]].append(read_edit(row))
+    return found
+
+
+async def read_attempts(
+    connection: AsyncConnection, ids: Sequence[str]
+) -> dict[str, list[Attempt]]:
+    """Every sending by letter, oldest first."""
+    attempt = redrive_attempt.c
+    query = select(redrive_attempt).where(attempt.letter_id.in_(ids)).order_by(attempt.generation)
+    found: dict[str, list[Attempt]] = {id_: [] for id_ in ids}
+    for row in (await connection.execute(query)).mappings():
+        found[row["letter_id"]].append(read_attempt(row))
+    return found
+
+
+async def _changes(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, list[Change]]:
+    history = redrive_history.c
+    query = select(redrive_history).where(history.letter_id.in_(ids)).order_by(history.id)
+    found: dict[str, list[Change]] = {id_: [] for id_ in ids}
+    for row in (await connection.execute(query)).mappings():
+        found[row["letter_id"]].append(read_change(row))
+    return found

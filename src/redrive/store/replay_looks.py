@@ -1,0 +1,113 @@
+"""Looks at replays: what one would take before it is made, and why letters of one were refused.
+
+Nothing here writes or locks. What a look says holds for its moment: a replay decides on each letter
+again when it takes it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import func, select
+
+from redrive.domain.filters import Filters
+from redrive.domain.letter import Letter, Result
+from redrive.domain.replay import why_not
+from redrive.store.engine import Database
+from redrive.store.replays import Replays, in_doubt_of
+from redrive.store.rows import read_letter
+from redrive.store.schema import (
+    redrive_attempt,
+    redrive_letter,
+    redrive_replay,
+    redrive_replay_letter,
+)
+from redrive.store.sendings import copied_of
+
+_AT_ONCE: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """A letter that a replay would come to, and why it would leave it out; None if it would not."""
+
+    letter: Letter
+    why_not: str | None
+
+
+class ReplayLooks:
+    """What can be known of replays without touching one."""
+
+    def __init__(self, database: Database, replays: Replays) -> None:
+        self._database = database
+        self._replays = replays
+
+    async def count(self, vhost: str, filters: Filters, *, limit: int | None) -> int:
+        """How many letters a replay would come to."""
+        chosen = self._replays.chosen(vhost, filters, limit=limit)
+        ids = chosen.with_only_columns(redrive_letter.c.id).subquery()
+        async with self._database.reading() as connection:
+            query = select(func.count()).select_from(ids)
+            return int((await connection.execute(query)).scalar_one())
+
+    async def prospects(
+        self,
+        vhost: str,
+        filters: Filters,
+        *,
+        limit: int | None,
+        ordered: bool,
+        doubtful: bool,
+    ) -> AsyncIterator[list[Prospect]]:
+        """The letters that a replay would come to, some at a time, in its order."""
+        query = self._replays.chosen(vhost, filters, limit=limit, ordered=ordered)
+        async with self._database.reading() as connection:
+            rows = await connection.stream(query)
+            async for some in rows.mappings().partitions(_AT_ONCE):
+                letters = [read_letter(row) for row in some]
+                copied = await copied_of(connection, [letter.id for letter in letters])
+                in_doubt = await in_doubt_of(connection, letters)
+                yield [
+                    Prospect(
+                        letter,
+                        why_not(
+                            letter,
+                            in_doubt=letter.id in in_doubt,
+                            has_copy=letter.id in copied,
+                            doubtful=doubtful,
+                        ),
+                    )
+                    for letter in letters
+                ]
+
+    async def ids_beginning(self, prefix: str, limit: int = 10) -> list[str]:
+        """The ids of replays that begin so, oldest first; none if it is no beginning of an id."""
+        digits = prefix.replace("-", "").lower()
+        if not digits or len(digits) > 32 or set(digits) - set("0123456789abcdef"):
+            return []
+        low, high = (str(UUID(digits.ljust(32, filler))) for filler in "0f")
+        column = redrive_replay.c.id
+        query = select(column).where(column >= low, column <= high).order_by(column).limit(limit)
+        async with self._database.reading() as connection:
+            return list((await connection.execute(query)).scalars())
+
+    async def refusals(self, replay_id: str) -> Counter[str]:
+        """Why letters of a replay were refused, and how many for each reason."""
+        attempt, item = redrive_attempt.c, redrive_replay_letter.c
+        query = (
+            select(attempt.reason, func.count())
+            .join(redrive_replay_letter, item.letter_id == attempt.letter_id)
+            .where(
+                item.replay_id == replay_id,
+                attempt.replay_id == replay_id,
+                attempt.result == Result.REFUSED.value,
+            )
+            .group_by(attempt.reason)
+        )
+        async with self._database.reading() as connection:
+            rows = (await connection.execute(query)).all()
+        return Counter({reason or "": int(number) for reason, number in rows})

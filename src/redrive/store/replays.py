@@ -1,0 +1,479 @@
+"""Replays: jobs that send many letters, and outlive the process that began them.
+
+The letters of a job are listed once, when it is made, in the order in which they go. A batch is
+claimed in the transaction that moves the job's position, so whoever goes on after a crash begins
+behind it: what was claimed and not recorded is in doubt, and is never sent by the job again.
+
+One process runs a job at a time, by a lease that every batch renews. A job is locked before its
+letters, which no other writer does the other way round; then letters, then breakers, as all do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import Select, func, insert, literal, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from redrive.domain.breaker import USUAL, BreakerLimits
+from redrive.domain.filters import Filters, Page
+from redrive.domain.letter import Claim, Letter, Result
+from redrive.domain.lifecycle import State
+from redrive.domain.replay import (
+    REPLAYED_BY_DEFAULT,
+    Destination,
+    Replay,
+    ReplayOrder,
+    ReplayState,
+    why_not,
+)
+from redrive.domain.verdict import OUTSTANDING
+from redrive.errors import OrderRefused
+from redrive.store.breakers import gate_of
+from redrive.store.changing import chunks, lock_letters
+from redrive.store.clock import DatabaseClock
+from redrive.store.cursors import read_cursor
+from redrive.store.engine import Database
+from redrive.store.schema import (
+    redrive_attempt,
+    redrive_history,
+    redrive_letter,
+    redrive_replay,
+    redrive_replay_letter,
+    redrive_tag,
+)
+from redrive.store.selecting import conditions, is_listed_by_tag
+from redrive.store.sendings import Order, Outcome, claim, copied_of, record
+
+_LETTER: Final = redrive_letter.c
+_ATTEMPT: Final = redrive_attempt.c
+_HISTORY: Final = redrive_history.c
+_REPLAY: Final = redrive_replay.c
+_ITEM: Final = redrive_replay_letter.c
+_STRATEGY: Final = "manual"
+_MOST_BYTES: Final = 16 * 2**20
+"""Of bodies in one batch, unless one letter is larger."""
+_NOWHERE: Final = "nothing tells in which queue it failed; say where to with --to"
+_COLUMNS: Final = tuple(redrive_replay.columns.keys())
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What a job took: claims to send, and the letters that it left out, with the reasons.
+
+    `wait_until`: the rest has to wait, because of the breaker of `held_by`. `ended`: there is no
+    more, or the job is not this process's any more.
+    """
+
+    claims: list[Claim] = field(default_factory=list)
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+    wait_until: datetime | None = None
+    now: datetime | None = None
+    held_by: str | None = None
+    ended: bool = False
+
+
+class Replays:
+    """The jobs of a store."""
+
+    def __init__(
+        self, database: Database, clock: DatabaseClock, limits: BreakerLimits = USUAL
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._limits = limits
+
+    # Making and seeing
+
+    async def create(
+        self,
+        replay_id: str,
+        vhost: str,
+        filters: Filters,
+        order: ReplayOrder,
+        *,
+        limit: int | None = None,
+        worker: str | None = None,
+    ) -> Replay | None:
+        """A job for the letters that match, oldest first; None if there are none. `worker`: the
+        process that runs it, so that no other takes it first."""
+        async with self._database.writing() as connection:
+            now = await self._clock.now(connection)
+            chosen = self.chosen(vhost, filters, limit=limit, ordered=order.ordered_by is not None)
+            first = _LETTER.first_failed_at if order.ordered_by is not None else _LETTER.id
+            numbered = chosen.with_only_columns(
+                literal(replay_id, redrive_replay_letter.c.replay_id.type),
+                func.row_number().over(order_by=[first, _LETTER.id]) - 1,
+                _LETTER.id,
+            )
+            await connection.execute(
+                insert(redrive_replay_letter).from_select(
+                    ["replay_id", "position", "letter_id"], numbered
+                )
+            )
+            listed = select(func.count()).where(_ITEM.replay_id == replay_id)
+            letters: int = (await connection.execute(listed)).scalar_one()
+            if not letters:
+                return None
+            replay = Replay(
+                id=replay_id,
+                created_at=now,
+                updated_at=now,
+                vhost=vhost,
+                actor=order.actor,
+                state=ReplayState.RUNNING,
+                reason="",
+                filters=order.described,
+                destination=None if order.destination is None else str(order.destination),
+                batch_size=order.batch_size,
+                pause=order.pause,
+                rate=order.rate,
+                doubtful=order.doubtful,
+                ordered_by=order.ordered_by,
+                letters=letters,
+                position=0,
+                locked_by=worker,
+                locked_at=None if worker is None else now,
+            )
+            values = {name: getattr(replay, name) for name in _COLUMNS}
+            await connection.execute(insert(redrive_replay).values(values))
+        return replay
+
+    def chosen(
+        self, vhost: str, filters: Filters, *, limit: int | None, ordered: bool = False
+    ) -> Select[Any]:
+        """The letters that a replay with these filters would take, oldest first."""
+        if not filters.status:
+            filters = replace(filters, status=REPLAYED_BY_DEFAULT)
+        first = _LETTER.first_failed_at if ordered else _LETTER.id
+        found = select(redrive_letter).where(_LETTER.vhost == vhost)
+        if is_listed_by_tag(filters):
+            # Never by the index of states: that is of nearly all letters, and a tag's of its own.
+            states = _LETTER.status.concat("").in_([state.value for state in filters.status])
+            found = found.join(redrive_tag, redrive_tag.c.letter_id == _LETTER.id).where(states)
+            filters = replace(filters, status=())
+        matching = conditions(filters, sqlite=self._database.is_sqlite)
+        return found.where(*matching).order_by(first, _LETTER.id).limit(limit)
+
+    async def get(self, replay_id: str) -> Replay | None:
+        query = select(redrive_replay).where(_REPLAY.id == replay_id)
+        async with self._database.reading() as connection:
+            row = (await connection.execute(query)).mappings().one_or_none()
+        return None if row is None else _read(row)
+
+    async def page(self, *, limit: int = 50, after: str | None = None) -> Page[Replay]:
+        """Jobs, newest first."""
+        query = select(redrive_replay).order_by(_REPLAY.id.desc()).limit(limit + 1)
+        if after is not None:
+            query = query.where(_REPLAY.id < read_cursor(after))
+        async with self._database.reading() as connection:
+            found = [_read(row) for row in (await connection.execute(query)).mappings()]
+        return Page(tuple(found[:limit]), found[limit - 1].id if len(found) > limit else None)
+
+    async def results(self, replay_id: str) -> dict[Result, int]:
+        """What became of the letters that a job has sent, as far as it is known by now."""
+        query = (
+            select(_ATTEMPT.result, func.count())
+            .join(redrive_replay_letter, _ITEM.letter_id == _ATTEMPT.letter_id)
+            .where(_ITEM.replay_id == replay_id, _ATTEMPT.replay_id == replay_id)
+            .group_by(_ATTEMPT.result)
+        )
+        async with self._database.reading() as connection:
+            rows = (await connection.execute(query)).all()
+        return {Result(result): int(number) for result, number in rows}
+
+    # What people say
+
+    async def pause(self, replay_id: str, reason: str) -> Replay:
+        """It stops after the batch that is being sent."""
+        return await self._switch(replay_id, (ReplayState.RUNNING,), ReplayState.PAUSED, reason)
+
+    async def resume(self, replay_id: str, worker: str | None = None) -> Replay:
+        """It goes on where it was: in the process `worker`, or in whatever process takes it."""
+        paused = (ReplayState.PAUSED,)
+        return await self._switch(replay_id, paused, ReplayState.RUNNING, "", worker)
+
+    async def cancel(self, replay_id: str, reason: str) -> Replay:
+        """It ends; what was not sent stays as it is."""
+        open_ = (ReplayState.RUNNING, ReplayState.PAUSED)
+        return await self._switch(replay_id, open_, ReplayState.CANCELLED, reason)
+
+    async def _switch(
+        self,
+        replay_id: str,
+        before: Sequence[ReplayState],
+        after: ReplayState,
+        reason: str,
+        worker: str | None = None,
+    ) -> Replay:
+        async with self._database.writing() as connection:
+            replay = await _lock(connection, replay_id)
+            if replay is None:
+                raise OrderRefused(f"there is no replay {replay_id}")
+            if replay.state not in before:
+                raise OrderRefused(
+                    f"replay {replay_id} is {replay.state.value}, and cannot become {after.value}"
+                )
+            now = await self._clock.now(connection)
+            values: dict[str, Any] = {
+                "state": after.value,
+                "reason": reason,
+                "updated_at": now,
+                "locked_by": worker,
+                "locked_at": None if worker is None else now,
+            }
+            await _write(connection, replay_id, values)
+            return replace(replay, **(values | {"state": after}))
+
+    # Running
+
+    async def take(self, vhost: str, worker: str, lease: timedelta) -> Replay | None:
+        """The oldest job that should run and that nobody runs, for this process; None if none."""
+        async with self._database.writing() as connection:
+            now = await self._clock.now(connection)
+            query = (
+                select(redrive_replay)
+                .where(
+                    _REPLAY.vhost == vhost,
+                    _REPLAY.state == ReplayState.RUNNING.value,
+                    or_(_REPLAY.locked_by.is_(None), _REPLAY.locked_at <= now - lease),
+                )
+                .order_by(_REPLAY.id)
+                .limit(1)
+                .with_for_update(skip_locked=True)
+            )
+            row = (await connection.execute(query)).mappings().one_or_none()
+            if row is None:
+                return None
+            await _write(connection, row["id"], {"locked_by": worker, "locked_at": now})
+            return replace(_read(row), locked_by=worker, locked_at=now)
+
+    async def begin(self, replay_id: str, worker: str, lease: timedelta) -> Replay:
+        """A certain job for this process; `OrderRefused` if it does not run or another has it."""
+        async with self._database.writing() as connection:
+            now = await self._clock.now(connection)
+            replay = await _lock(connection, replay_id)
+            if replay is None:
+                raise OrderRefused(f"there is no replay {replay_id}")
+            if replay.state is not ReplayState.RUNNING:
+                raise OrderRefused(f"replay {replay_id} is {replay.state.value}")
+            held = replay.locked_at is not None and replay.locked_at > now - lease
+            if held and replay.locked_by != worker:
+                raise OrderRefused(f"replay {replay_id} is being run by {replay.locked_by}")
+            await _write(connection, replay_id, {"locked_by": worker, "locked_at": now})
+            return replace(replay, locked_by=worker, locked_at=now)
+
+    async def renew(self, replay_id: str, worker: str, reason: str) -> bool:
+        """Keep the lease while the job waits, and say why it does; False if it is not ours."""
+        async with self._database.writing() as connection:
+            now = await self._clock.now(connection)
+            done = await connection.execute(
+                update(redrive_replay)
+                .where(*_ours(replay_id, worker))
+                .values(locked_at=now, reason=reason)
+            )
+            return bool(done.rowcount)
+
+    async def release(self, replay_id: str, worker: str) -> None:
+        """Leave a job to whoever takes it next."""
+        async with self._database.writing() as connection:
+            await connection.execute(
+                update(redrive_replay)
+                .where(_REPLAY.id == replay_id, _REPLAY.locked_by == worker)
+                .values(locked_by=None, locked_at=None)
+            )
+
+    async def take_batch(
+        self,
+        replay: Replay,
+        worker: str,
+        destination_of: Callable[[Letter], Destination | None],
+        *,
+        most: int | None = None,
+    ) -> Batch:
+        """Claim the next letters of a job. `destination_of` says where each goes; None for one
+        that cannot go anywhere."""
+        async with self._database.writing() as connection:
+            held = await _lock(connection, replay.id)
+            if held is None or not _is_ours(held, worker):
+                return Batch(ended=True)
+            size = min(most or held.batch_size, held.batch_size)
+            ids = await _next_ids(connection, held.id, held.position, size)
+            letters = await lock_letters(connection, ids)
+            # After the locks: an edit that is sent is never later than its sending.
+            now = await self._clock.now(connection)
+            chooser = _Chooser(connection, held, now, self._limits, destination_of)
+            orders = await chooser.choose(ids, letters)
+            claims = await claim(connection, orders, worker, now)
+            position = held.position + chooser.taken
+            done = position >= held.letters
+            waits = chooser.held_by is not None and not orders
+            values: dict[str, Any] = {
+                "position": position,
+                "skipped": held.skipped + len(chooser.skipped),
+                "updated_at": now,
+                "locked_at": now,
+                "reason": f"the breaker of {chooser.held_by} is open" if waits else "",
+            }
+            if done:
+                values |= {"state": ReplayState.DONE.value, "locked_by": None, "locked_at": None}
+            await _write(connection, replay.id, values)
+        return Batch(claims, chooser.skipped, chooser.wait_until, now, chooser.held_by, ended=done)
+
+    async def record(
+        self, worker: str, outcomes: Sequence[Outcome], *, verdict_after: timedelta
+    ) -> None:
+        """Note what became of a batch."""
+        async with self._database.writing() as connection:
+            now = await self._clock.now(connection)
+            await record(connection, worker, outcomes, now, verdict_after)
+
+
+class _Chooser:
+    """Goes through the next letters of a job: which are sent, which are left out, where to stop."""
+
+    def __init__(
+        self,
+        connection: AsyncConnection,
+        replay: Replay,
+        now: datetime,
+        limits: BreakerLimits,
+        destination_of: Callable[[Letter], Destination | None],
+    ) -> None:
+        self._connection = connection
+        self._replay = replay
+        self._now = now
+        self._limits = limits
+        self._destination_of = destination_of
+        self.taken = 0
+        self.skipped: list[tuple[str, str]] = []
+        self.wait_until: datetime | None = None
+        self.held_by: str | None = None
+
+    async def choose(self, ids: Sequence[str], letters: dict[str, Letter]) -> list[Order]:
+        judged = await self._judge(ids, letters)
+        queues = {there.queue for _, there in judged if isinstance(there, Destination)}
+        places = {(self._replay.vhost, queue) for queue in queues if queue is not None}
+        gate = await gate_of(self._connection, places, self._now, self._limits)
+        orders: list[Order] = []
+        size = 0
+        for id_, there in judged:
+            if isinstance(there, str):
+                self.skipped.append((id_, there))
+                self.taken += 1
+                continue
+            size += letters[id_].size
+            if orders and size > _MOST_BYTES:
+                break
+            if there.queue is not None:
+                answer = await gate.admit((self._replay.vhost, there.queue))
+                if not answer.admitted:
+                    self.held_by, self.wait_until = there.queue, answer.again_at
+                    break
+            self.taken += 1
+            orders.append(
+                Order(
+                    letter=letters[id_],
+                    strategy=_STRATEGY,
+                    queue=there.queue,
+                    exchange=there.exchange,
+                    replay_id=self._replay.id,
+                )
+            )
+        return orders
+
+    async def _judge(
+        self, ids: Sequence[str], letters: dict[str, Letter]
+    ) -> list[tuple[str, Destination | str]]:
+        """Where each letter goes, or why it does not."""
+        copied = await copied_of(self._connection, ids)
+        in_doubt = await in_doubt_of(self._connection, list(letters.values()))
+        resolved = await self._resolved_since(list(letters.values()))
+        judged: list[tuple[str, Destination | str]] = []
+        for id_ in ids:
+            letter = letters.get(id_)
+            if letter is None:
+                judged.append((id_, "it was deleted meanwhile"))
+                continue
+            reason = why_not(
+                letter,
+                in_doubt=id_ in in_doubt,
+                resolved_since=id_ in resolved,
+                has_copy=id_ in copied,
+                doubtful=self._replay.doubtful,
+            )
+            judged.append((id_, reason or self._destination_of(letter) or _NOWHERE))
+        return judged
+
+    async def _resolved_since(self, letters: Sequence[Letter]) -> set[str]:
+        """Of these letters, those that were resolved after the replay was ordered: whoever did not
+        ask for resolved letters has not asked for them."""
+        found: set[str] = set()
+        resolved = [letter.id for letter in letters if letter.status is State.RESOLVED]
+        for some in chunks(resolved):
+            query = select(_HISTORY.letter_id).where(
+                _HISTORY.letter_id.in_(some),
+                _HISTORY.after == State.RESOLVED.value,
+                _HISTORY.before != State.RESOLVED.value,
+                _HISTORY.at > self._replay.created_at,
+            )
+            found.update((await self._connection.execute(query)).scalars())
+        return found
+
+
+async def in_doubt_of(connection: AsyncConnection, letters: Sequence[Letter]) -> set[str]:
+    """Of these letters, those whose last sending has no verdict: it may have been consumed."""
+    sent = {letter.id: letter.generation for letter in letters if letter.generation}
+    found: set[str] = set()
+    for some in chunks(list(sent)):
+        query = select(_ATTEMPT.letter_id, _ATTEMPT.generation).where(
+            _ATTEMPT.letter_id.in_(some),
+            _ATTEMPT.result.in_([result.value for result in OUTSTANDING]),
+        )
+        for letter_id, generation in (await connection.execute(query)).all():
+            if generation == sent[letter_id]:
+                found.add(letter_id)
+    return found
+
+
+async def _next_ids(
+    connection: AsyncConnection, replay_id: str, position: int, limit: int
+) -> list[str]:
+    query = (
+        select(_ITEM.letter_id)
+        .where(_ITEM.replay_id == replay_id, _ITEM.position >= position)
+        .order_by(_ITEM.position)
+        .limit(limit)
+    )
+    return list((await connection.execute(query)).scalars())
+
+
+async def _lock(connection: AsyncConnection, replay_id: str) -> Replay | None:
+    query = select(redrive_replay).where(_REPLAY.id == replay_id).with_for_update()
+    row = (await connection.execute(query)).mappings().one_or_none()
+    return None if row is None else _read(row)
+
+
+async def _write(connection: AsyncConnection, replay_id: str, values: dict[str, Any]) -> None:
+    await connection.execute(update(redrive_replay).where(_REPLAY.id == replay_id).values(values))
+
+
+def _is_ours(replay: Replay, worker: str) -> bool:
+    return replay.state is ReplayState.RUNNING and replay.locked_by == worker
+
+
+def _ours(replay_id: str, worker: str) -> tuple[Any, ...]:
+    return (
+        _REPLAY.id == replay_id,
+        _REPLAY.locked_by == worker,
+        _REPLAY.state == ReplayState.RUNNING.value,
+    )
+
+
+def _read(row: Any) -> Replay:
+    values = {name: row[name] for name in _COLUMNS}
+    values["state"] = ReplayState(values["state"])
+    return Replay(**values)

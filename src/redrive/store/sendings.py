@@ -1,0 +1,371 @@
+"""Letters are claimed, sent and recorded: the store's side of the Sender.
+
+    claim: the state, the lock, the generation and the attempt `sending`, in one transaction
+    (the sender publishes and waits for the confirm)
+    record: what became of it, in another one
+
+Killed in between, the lease ends and the attempt is in doubt. What came in meanwhile counts for
+more than what the sender has to say: a letter that is back already is not `sent` again by a late
+record of its sending.
+
+A claim takes the database's clock for due times and locks. PostgreSQL skips what others have
+locked; on SQLite a writer is alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from sqlalchemy import func, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from redrive.domain.breaker import USUAL, BreakerLimits
+from redrive.domain.letter import Claim, Envelope, Letter, Result
+from redrive.domain.lifecycle import State, require
+from redrive.domain.revival import Decision, LeaveToPerson, Postpone, Send
+from redrive.store.books import Deltas, book
+from redrive.store.breakers import Gate, gate_of
+from redrive.store.bulk import insert_many
+from redrive.store.changing import (
+    UNLOCKED,
+    Changes,
+    by_generation,
+    chunks,
+    hold_letters,
+    lock_letters,
+)
+from redrive.store.clock import DatabaseClock
+from redrive.store.details import read_messages
+from redrive.store.digests import body_digest
+from redrive.store.engine import Database
+from redrive.store.rows import read_letter
+from redrive.store.schema import redrive_attempt, redrive_letter
+
+_LETTER: Final = redrive_letter.c
+_ATTEMPT: Final = redrive_attempt.c
+_UNSETTLED: Final = (Result.SENDING.value, Result.IN_DOUBT.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A letter that is to be claimed, which is locked, and where it goes."""
+
+    letter: Letter
+    strategy: str
+    queue: str | None
+    exchange: str | None = None
+    replay_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one claim."""
+
+    claim: Claim
+    result: Result
+    """Sent, refused or in doubt."""
+    reason: str = ""
+    """Why it was refused."""
+    after: State = State.MANUAL
+    """Where a refused letter goes: to a person, or pending."""
+    retry_in: timedelta | None = None
+    """For how long a refused letter is pending."""
+    revival: bool = False
+    """Whether it counts as one of the letter's revivals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a worker took: claims to send, and the letters that it left to a person."""
+
+    claims: list[Claim]
+    left: list[tuple[Letter, str]]
+    looked_at: int
+
+
+class Sendings:
+    """Claims letters and records what became of them."""
+
+    def __init__(
+        self, database: Database, clock: DatabaseClock, limits: BreakerLimits = USUAL
+    ) -> None:
+        """`limits` are those of the breakers."""
+        self._database = database
+        self._clock = clock
+        self._limits = limits
+
+    async def next_due_in(self, vhost: str) -> timedelta | None:
+        """How long until the next letter is due; nothing or less if one is; None if none will."""
+        query = select(func.min(_LETTER.next_retry_at)).where(
+            _LETTER.next_retry_at.is_not(None), _LETTER.vhost == vhost
+        )
+        async with self._database.reading() as connection:
+            at: datetime | None = (await connection.execute(query)).scalar_one()
+            return None if at is None else at - await self._clock.now(connection)
+
+    async def take_due(
+        self,
+        worker: str,
+        vhost: str,
+        limit: int,
+        decide: Callable[[Letter, datetime, bool], Decision],
+    ) -> Taken:
+        """Look at letters of a vhost that are due, by priority and age. `decide` says what becomes
+        of each, given the time and whether another letter may be a copy of it."""
+        async with self._database.writing() as connection:
+            due_at = await self._clock.now(connection)
+            letters = await _lock_due(connection, vhost, due_at, limit)
+            if not letters:
+                return Taken([], [], 0)
+            # After the lock: an edit that is sent is never later than its sending.
+            now = await self._clock.now(connection)
+            copied = await copied_of(connection, [letter.id for letter in letters])
+            decided = [(letter, decide(letter, now, letter.id in copied)) for letter in letters]
+            gate = await gate_of(connection, _gated(decided), now, self._limits)
+            changes = Changes(connection, now, worker)
+            orders: list[Order] = []
+            left: list[tuple[Letter, str]] = []
+            for letter, wanted in decided:
+                match decision := await _admitted(gate, letter, wanted):
+                    case Send():
+                        orders.append(
+                            Order(
+                                letter=letter,
+                                strategy=decision.strategy,
+                                queue=decision.queue,
+                                exchange=decision.exchange,
+                            )
+                        )
+                    case Postpone():
+                        _postpone(changes, letter, decision)
+                    case LeaveToPerson():
+                        left.append((letter, decision.reason))
+                        changes.become(letter, State.MANUAL, decision.reason, strategy="manual")
+            await changes.flush()
+            claims = await claim(connection, orders, worker, now)
+        return Taken(claims, left, len(letters))
+
+    async def record(
+        self, worker: str, outcomes: Sequence[Outcome], *, verdict_after: timedelta
+    ) -> None:
+        """Note what became of claims."""
+        async with self._database.writing() as connection:
+            await record(
+                connection, worker, outcomes, await self._clock.now(connection), verdict_after
+            )
+
+
+async def _lock_due(
+    connection: AsyncConnection, vhost: str, now: datetime, limit: int
+) -> list[Letter]:
+    query = (
+        select(redrive_letter)
+        .where(
+            _LETTER.next_retry_at <= now,
+            # Never by the index of states: that is of all that wait, and this of what is due.
+            _LETTER.status.concat("") == State.PENDING.value,
+            _LETTER.vhost == vhost,
+        )
+        .order_by(_LETTER.priority.desc(), _LETTER.created_at, _LETTER.id)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+    return [read_letter(row) for row in (await connection.execute(query)).mappings()]
+
+
+def _gated(decided: Iterable[tuple[Letter, Decision]]) -> set[tuple[str, str]]:
+    """The places that letters go to only if the breaker there admits them."""
+    return {
+        (letter.vhost, decision.queue)
+        for letter, decision in decided
+        if isinstance(decision, Send) and decision.gated and decision.queue is not None
+    }
+
+
+async def _admitted(gate: Gate, letter: Letter, decision: Decision) -> Decision:
+    if not isinstance(decision, Send) or not decision.gated or decision.queue is None:
+        return decision
+    answer = await gate.admit((letter.vhost, decision.queue))
+    if answer.admitted:
+        return decision
+    return Postpone(
+        at=answer.again_at,
+        strategy=decision.strategy,
+        reason=f"the breaker of {decision.queue} is open",
+        noted=False,
+    )
+
+
+async def copied_of(connection: AsyncConnection, ids: Sequence[str]) -> set[str]:
+    """Of these letters, those of which another may be a second copy."""
+    found: set[str] = set()
+    for some in chunks(ids):
+        query = select(_LETTER.duplicate_of).where(_LETTER.duplicate_of.in_(some))
+        found.update((await connection.execute(query)).scalars())
+    return found
+
+
+def _postpone(changes: Changes, letter: Letter, decision: Postpone) -> None:
+    values = {"strategy": decision.strategy, "next_retry_at": decision.at}
+    if decision.noted:
+        changes.become(letter, State.PENDING, decision.reason, **values)
+    else:
+        changes.set(letter, **values)
+
+
+# In a transaction of somebody
+
+
+async def claim(
+    connection: AsyncConnection, orders: Sequence[Order], worker: str, now: datetime
+) -> list[Claim]:
+    """Claim letters that are locked; in order."""
+    if not orders:
+        return []
+    ids = [order.letter.id for order in orders]
+    messages: dict[str, Envelope] = {}
+    deltas: Deltas = Counter()
+    for some in chunks(ids):
+        messages |= await read_messages(connection, some)
+        await connection.execute(
+            update(redrive_letter)
+            .where(_LETTER.id.in_(some))
+            .values(
+                status=State.PROCESSING.value,
+                generation=_LETTER.generation + 1,
+                locked_by=worker,
+                locked_at=now,
+                next_retry_at=None,
+                verdict_due_at=None,
+                resolution=None,
+                updated_at=now,
+            )
+        )
+    claims = []
+    rows = []
+    for order in orders:
+        letter, message = order.letter, messages[order.letter.id]
+        require(letter.status, State.PROCESSING)
+        deltas[letter.fingerprint, letter.status.value] -= 1
+        deltas[letter.fingerprint, State.PROCESSING.value] += 1
+        generation = letter.generation + 1
+        claims.append(
+            Claim(
+                letter=replace(letter, generation=generation),
+                envelope=message,
+                queue=order.queue,
+                exchange=order.exchange,
+            )
+        )
+        rows.append(
+            {
+                "letter_id": letter.id,
+                "generation": generation,
+                "at": now,
+                "worker_id": worker,
+                "strategy": order.strategy,
+                "result": Result.SENDING.value,
+                "queue": order.queue,
+                "body_digest": body_digest(message.body),
+                "before": letter.status.value,
+                "replay_id": order.replay_id,
+            }
+        )
+    await insert_many(connection, redrive_attempt, rows)
+    await book(connection, deltas)
+    return claims
+
+
+async def record(
+    connection: AsyncConnection,
+    worker: str,
+    outcomes: Sequence[Outcome],
+    now: datetime,
+    verdict_after: timedelta,
+) -> None:
+    """Note what became of claims, unless something that came in meanwhile has told it already."""
+    await hold_letters(connection, [outcome.claim.letter.id for outcome in outcomes])
+    refused: list[Outcome] = []
+    released: dict[tuple[Result, bool], list[Claim]] = {}
+    for outcome in outcomes:
+        if outcome.result in (Result.SENT, Result.IN_DOUBT):
+            by_exchange = outcome.claim.queue is None
+            released.setdefault((outcome.result, by_exchange), []).append(outcome.claim)
+        else:
+            refused.append(outcome)
+    for (result, by_exchange), claims in released.items():
+        # Nobody can tell which queue an exchange brought it to, and so not whether that was idle.
+        due = now + verdict_after if by_exchange else None
+        await _release(connection, claims, result, now, due)
+    await _put_back(connection, worker, refused, now)
+
+
+async def _release(
+    connection: AsyncConnection,
+    claims: Sequence[Claim],
+    result: Result,
+    now: datetime,
+    verdict_due_at: datetime | None,
+) -> None:
+    """The lock goes; the letter waits for its verdict from now on, also if its lease has ended
+    meanwhile: it may have been sent only after that."""
+    keys = [(claim.letter.id, claim.letter.generation) for claim in claims]
+    for generation, ids in by_generation(keys):
+        await connection.execute(
+            update(redrive_letter)
+            .where(
+                _LETTER.id.in_(ids),
+                _LETTER.generation == generation,
+                _LETTER.status == State.PROCESSING.value,
+            )
+            .values(**UNLOCKED, verdict_due_at=verdict_due_at, updated_at=now)
+        )
+        await _settle_attempts(connection, ids, generation, result)
+
+
+async def _settle_attempts(
+    connection: AsyncConnection,
+    ids: Sequence[str],
+    generation: int,
+    result: Result,
+    reason: str | None = None,
+) -> None:
+    """Only what nothing else has settled: a return may be faster than its confirm."""
+    await connection.execute(
+        update(redrive_attempt)
+        .where(
+            _ATTEMPT.letter_id.in_(ids),
+            _ATTEMPT.generation == generation,
+            _ATTEMPT.result.in_(_UNSETTLED),
+        )
+        .values(result=result.value, reason=reason)
+    )
+
+
+async def _put_back(
+    connection: AsyncConnection, worker: str, refused: Sequence[Outcome], now: datetime
+) -> None:
+    """What is certainly in no queue goes where it can be decided on again, also if its lease has
+    ended meanwhile: silence would say of it that it was consumed."""
+    if not refused:
+        return
+    letters = await lock_letters(connection, [outcome.claim.letter.id for outcome in refused])
+    changes = Changes(connection, now, worker)
+    for outcome in refused:
+        id_, generation = outcome.claim.letter.id, outcome.claim.letter.generation
+        await _settle_attempts(connection, [id_], generation, Result.REFUSED, outcome.reason)
+        letter = letters.get(id_)
+        if letter is None or letter.generation != generation:
+            continue
+        if letter.status is not State.PROCESSING:
+            continue
+        revivals = letter.dlq_retry_count + outcome.revival
+        values = {"dlq_retry_count": revivals, "verdict_due_at": None, **UNLOCKED}
+        if outcome.after is State.PENDING:
+            values["next_retry_at"] = now + (outcome.retry_in or timedelta(0))
+        changes.become(letter, outcome.after, f"not sent: {outcome.reason}", **values)
+    await changes.flush()

@@ -1,0 +1,296 @@
+"""Verdicts on letters that were sent: leases that end, receipts, silence.
+
+Every method is one transaction that locks what it changes and looks again at what it found: a
+return may settle a letter at any moment, and counts for more than silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import Row, Select, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from redrive.domain.letter import Attempt, Letter, Result
+from redrive.domain.lifecycle import State
+from redrive.domain.verdict import Receipt, Verdict, on_receipt
+from redrive.store.breakers import note_successes
+from redrive.store.changing import UNLOCKED, Changes, by_generation, lock_letters
+from redrive.store.clock import DatabaseClock
+from redrive.store.engine import Database
+from redrive.store.rows import read_attempt, read_letter
+from redrive.store.schema import redrive_attempt, redrive_letter
+
+_LETTER: Final = redrive_letter.c
+_ATTEMPT: Final = redrive_attempt.c
+_NEWEST: Final = (_ATTEMPT.letter_id == _LETTER.id) & (_ATTEMPT.generation == _LETTER.generation)
+_AT_ONCE: Final = 500
+
+Key = tuple[str, int]
+"""A letter's id and the generation of a sending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A letter that has its verdict: as it is now, and what it was before."""
+
+    letter: Letter
+    before: State
+    reason: str
+
+
+class Verdicts:
+    """What became of letters that were sent."""
+
+    def __init__(self, database: Database, clock: DatabaseClock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def now(self) -> datetime:
+        """The database's time."""
+        async with self._database.reading() as connection:
+            return await self._clock.now(connection)
+
+    # Leases
+
+    async def end_leases(self, lease: timedelta, *, verdict_after: timedelta) -> int:
+        """Sendings whose sender was not heard of for a lease are in doubt; how many."""
+        ended = 0
+        while some := await self._end_some_leases(lease, verdict_after):
+            ended += some
+        return ended
+
+    async def _end_some_leases(self, lease: timedelta, verdict_after: timedelta) -> int:
+        async with self._database.writing() as connection:
+            now = await self._clock.now(connection)
+            query = (
+                select(redrive_letter)
+                .where(_LETTER.status == State.PROCESSING.value, _LETTER.locked_at <= now - lease)
+                .order_by(_LETTER.id)
+                .limit(_AT_ONCE)
+                .with_for_update(skip_locked=True)
+            )
+            letters = [read_letter(row) for row in (await connection.execute(query)).mappings()]
+            keys = [(letter.id, letter.generation) for letter in letters]
+            attempts = await _attempts(connection, keys)
+            changes = Changes(connection, now, "janitor")
+            for letter in letters:
+                by_exchange = attempts[letter.id, letter.generation].queue is None
+                due = now + verdict_after if by_exchange else None
+                changes.set(letter, **UNLOCKED, verdict_due_at=due)
+            await changes.flush()
+            await _set_result(connection, keys, Result.IN_DOUBT, of=(Result.SENDING,))
+        return len(letters)
+
+    # Silence
+
+    async def awaited(self, vhost: str) -> list[str]:
+        """The queues of letters that were sent, and whose silence does not count yet."""
+        query = (
+            select(_ATTEMPT.queue)
+            .distinct()
+            .join(redrive_letter, _NEWEST)
+            .where(*_waiting(vhost), _LETTER.verdict_due_at.is_(None), _ATTEMPT.queue.is_not(None))
+        )
+        async with self._database.reading() as connection:
+            return sorted((await connection.execute(query)).scalars())
+
+    async def count_silence(
+        self, vhost: str, queue: str, *, seen_idle_at: datetime, verdict_after: timedelta
+    ) -> int:
+        """From now on silence counts, for what was sent to a queue before it was seen idle."""
+        sent_there = (
+            select(_LETTER.id)
+            .join(redrive_attempt, _NEWEST)
+            .where(
+                *_waiting(vhost),
+                _LETTER.verdict_due_at.is_(None),
+                _ATTEMPT.queue == queue,
+                _LETTER.updated_at <= seen_idle_at,
+            )
+            .order_by(_LETTER.id)
+            .limit(_AT_ONCE)
+        )
+        counted = 0
+        last: str | None = None
+        while True:
+            some = sent_there if last is None else sent_there.where(_LETTER.id > last)
+            ids = await self._start_clocks(some, verdict_after)
+            counted += len(ids)
+            if len(ids) < _AT_ONCE:
+                return counted
+            last = ids[-1]
+
+    async def _start_clocks(self, query: Select[Any], verdict_after: timedelta) -> list[str]:
+        async with self._database.writing() as connection:
+            now = await self._clock.now(connection)
+            locked = query.with_for_update(skip_locked=True, of=redrive_letter)
+            ids = list((await connection.execute(locked)).scalars())
+            await connection.execute(
+                update(redrive_letter)
+                .where(_LETTER.id.in_(ids))
+                .values(verdict_due_at=now + verdict_after)
+            )
+        return ids
+
+    async def leave_to_person(self, vhost: str, queue: str, reason: str) -> list[Settled]:
+        """What was sent to a queue will never have a verdict."""
+        of_the_queue = _sent(vhost).where(_LETTER.verdict_due_at.is_(None), _ATTEMPT.queue == queue)
+
+        def decide(_: Letter, attempt: Attempt) -> Verdict:
+            return Verdict(
+                status=State.MANUAL, result=attempt.result, resolution=None, reason=reason
+            )
+
+        return await self._settle(of_the_queue, decide)
+
+    async def silent_queues(self, vhost: str) -> list[str]:
+        """The queues of letters whose silence has lasted long enough."""
+        async with self._database.reading() as connection:
+            now = await self._clock.now(connection)
+            query = (
+                select(_ATTEMPT.queue)
+                .distinct()
+                .join(redrive_letter, _NEWEST)
+                .where(*_waiting(vhost), _LETTER.verdict_due_at <= now, _ATTEMPT.queue.is_not(None))
+            )
+            return sorted((await connection.execute(query)).scalars())
+
+    async def settle_silent(
+        self, vhost: str, decide: Callable[[Letter, Attempt], Verdict]
+    ) -> list[Settled]:
+        """Settle letters whose silence has lasted long enough, some at a time."""
+        async with self._database.reading() as connection:
+            now = await self._clock.now(connection)
+        return await self._settle(_sent(vhost).where(_LETTER.verdict_due_at <= now), decide)
+
+    async def _settle(
+        self, query: Select[Any], decide: Callable[[Letter, Attempt], Verdict]
+    ) -> list[Settled]:
+        query = query.order_by(_LETTER.id).limit(_AT_ONCE)
+        async with self._database.writing() as connection:
+            now = await self._clock.now(connection)
+            locked = query.with_for_update(skip_locked=True, of=redrive_letter)
+            found = [_pair(row) for row in (await connection.execute(locked)).all()]
+            verdicts = [(letter, attempt, decide(letter, attempt)) for letter, attempt in found]
+            return await _write(connection, now, "janitor", verdicts)
+
+    # Receipts
+
+    async def settle_receipts(self, receipts: Sequence[Receipt]) -> list[Settled]:
+        """Resolve the letters that receipts name; one that says nothing new is passed over."""
+        named: dict[Key, list[Receipt]] = {}
+        for receipt in receipts:
+            named.setdefault((receipt.letter, receipt.generation), []).append(receipt)
+        async with self._database.writing() as connection:
+            now = await self._clock.now(connection)
+            letters = await lock_letters(connection, [letter for letter, _ in named])
+            attempts = await _attempts(connection, list(named))
+            verdicts = []
+            for key, attempt in attempts.items():
+                letter = letters.get(key[0])
+                if letter is None:
+                    continue
+                told = (on_receipt(letter, attempt, receipt) for receipt in named[key])
+                verdict = next((each for each in told if each is not None), None)
+                if verdict is not None:
+                    verdicts.append((letter, attempt, verdict))
+            return await _write(connection, now, "receipt", verdicts)
+
+
+def _waiting(vhost: str) -> tuple[Any, ...]:
+    return (
+        _LETTER.status == State.PROCESSING.value,
+        _LETTER.locked_by.is_(None),
+        _LETTER.vhost == vhost,
+    )
+
+
+def _sent(vhost: str) -> Select[Any]:
+    """Letters that wait for a verdict, each with its newest attempt."""
+    return (
+        select(redrive_letter, redrive_attempt)
+        .join(redrive_attempt, _NEWEST)
+        .where(*_waiting(vhost))
+    )
+
+
+def _pair(row: Row[Any]) -> tuple[Letter, Attempt]:
+    values = tuple(row)
+    of_letter = redrive_letter.columns.keys()
+    letter = read_letter(dict(zip(of_letter, values[: len(of_letter)], strict=True)))
+    names = redrive_attempt.columns.keys()
+    attempt = dict(zip(names, values[len(of_letter) :], strict=True))
+    return letter, read_attempt(attempt)
+
+
+async def _attempts(connection: AsyncConnection, keys: Sequence[Key]) -> dict[Key, Attempt]:
+    found: dict[Key, Attempt] = {}
+    for generation, ids in by_generation(keys):
+        query = select(redrive_attempt).where(
+            _ATTEMPT.letter_id.in_(ids), _ATTEMPT.generation == generation
+        )
+        for row in (await connection.execute(query)).mappings():
+            found[row["letter_id"], row["generation"]] = read_attempt(row)
+    return found
+
+
+async def _write(
+    connection: AsyncConnection,
+    now: datetime,
+    actor: str,
+    verdicts: Sequence[tuple[Letter, Attempt, Verdict]],
+) -> list[Settled]:
+    changes = Changes(connection, now, actor)
+    results: dict[Result, list[Key]] = {}
+    settled: list[Settled] = []
+    consumed: set[tuple[str, str]] = set()
+    for letter, attempt, verdict in verdicts:
+        changes.become(
+            letter,
+            verdict.status,
+            verdict.reason,
+            verdict_due_at=None,
+            resolution=verdict.resolution,
+            **UNLOCKED,
+        )
+        results.setdefault(verdict.result, []).append((letter.id, attempt.generation))
+        if verdict.status is State.RESOLVED and attempt.queue is not None:
+            consumed.add((letter.vhost, attempt.queue))
+        after = replace(
+            letter,
+            status=verdict.status,
+            resolution=verdict.resolution,
+            verdict_due_at=None,
+            locked_by=None,
+            locked_at=None,
+            updated_at=now,
+        )
+        settled.append(Settled(after, letter.status, verdict.reason))
+    await changes.flush()
+    for result, keys in results.items():
+        await _set_result(connection, keys, result)
+    await note_successes(connection, consumed, now)
+    return settled
+
+
+async def _set_result(
+    connection: AsyncConnection,
+    keys: Sequence[Key],
+    result: Result,
+    *,
+    of: Iterable[Result] = tuple(Result),
+) -> None:
+    for generation, ids in by_generation(keys):
+        await connection.execute(
+            update(redrive_attempt)
+            .where(
+                _ATTEMPT.letter_id.in_(ids),
+                _ATTEMPT.generation == generation,
+                _ATTEMPT.result.in_([each.value for each in of]),
+            )
+            .values(result=result.value)
+        )

@@ -1,0 +1,236 @@
+"""A look at where letters would be sent: is it there, is there room, does anybody consume it?
+
+Nothing is made or bound. A queue that is not bound to the return exchange yet is bound when the
+first letter is sent to it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final
+from urllib.parse import quote
+
+from redrive.amqp import Connection
+from redrive.broker.live import SpareChannel, live_exchange, live_queue
+from redrive.broker.management import Management
+from redrive.broker.routing import is_routed
+from redrive.broker.topology import return_key
+from redrive.domain.durations import format_duration
+from redrive.domain.replay import Destination
+from redrive.errors import AccessRefused, ChannelClosed, ManagementError, NotFound, ResourceLocked
+
+WITHOUT_MANAGEMENT: Final = "not known without the management API"
+_REFUSES: Final = ("reject-publish", "reject-publish-dlx")
+
+
+@dataclass(slots=True)
+class Expected:
+    """What would go to one destination."""
+
+    letters: int = 0
+    size: int = 0
+    keys: Counter[str] = field(default_factory=Counter)
+    """By routing key, as far as they were counted."""
+
+
+@dataclass(slots=True)
+class Look:
+    """What is known of a destination, and what it would do with what goes there."""
+
+    destination: Destination
+    expected: Expected
+    exists: bool | None = None
+    """None where it cannot be told; likewise below."""
+    ready: int | None = None
+    consumers: int | None = None
+    bound: bool | None = None
+    max_length: int | None = None
+    max_length_bytes: int | None = None
+    overflow: str | None = None
+    message_ttl: int | None = None
+    not_taken: int = 0
+    """How many letters would not be taken, or cost others their place."""
+    obstacles: list[str] = field(default_factory=list)
+    """Why they would not be."""
+    warnings: list[str] = field(default_factory=list)
+
+    def refuse(self, obstacle: str, letters: int | None = None) -> None:
+        """So many, by default all, would not be taken."""
+        self.obstacles.append(obstacle)
+        self.not_taken = max(self.not_taken, self.expected.letters if letters is None else letters)
+
+    def hold(self, reason: str) -> None:
+        """All would have to wait."""
+        self.refuse(reason)
+
+
+class DestinationLook:
+    """Looks by a connection of its own, and by the management API where there is one."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        management: Management | None,
+        return_exchange: str,
+        own_queues: Collection[str],
+    ) -> None:
+        self._spare = SpareChannel(connection)
+        self._management = management
+        self._return_exchange = return_exchange
+        self._own_queues = own_queues
+
+    async def look(self, destination: Destination, expected: Expected) -> Look:
+        """Raises `BrokerError` only if the broker is lost."""
+        look = Look(destination, expected)
+        if destination.queue is not None:
+            await self._queue(look, destination.queue)
+        else:
+            await self._exchange(look, destination.exchange or "")
+        return look
+
+    async def close(self) -> None:
+        await self._spare.close()
+
+    # A queue
+
+    async def _queue(self, look: Look, queue: str) -> None:
+        try:
+            counts = await self._spare.count(queue)
+        except ResourceLocked:
+            look.exists = True
+            look.warnings.append("it is exclusive to its consumer: letters go by their exchanges")
+            return
+        except AccessRefused as error:
+            look.warnings.append(f"whether it takes letters is not known: {error.text}")
+            return
+        except NotFound as error:
+            look.exists = True
+            look.refuse(f"it is down: {error.text}")
+            return
+        look.exists = counts is not None
+        if counts is None:
+            look.refuse("there is no such queue")
+            return
+        look.ready, look.consumers = counts
+        if not look.consumers:
+            look.warnings.append("it has no consumer: letters would wait there")
+        if queue in self._own_queues:
+            look.warnings.append("it is a queue of Redrive's own")
+        found = await self._asked(look, ("queues", queue))
+        if isinstance(found, dict):
+            await self._limits(look, queue, found)
+
+    async def _limits(self, look: Look, queue: str, found: dict[str, Any]) -> None:
+        live = live_queue(found)
+        bindings = await self._asked(look, ("queues", queue, "bindings"))
+        wanted = (self._return_exchange, return_key(queue))
+        look.bound = any((each["source"], each["routing_key"]) == wanted for each in bindings or ())
+        if not look.bound:
+            look.warnings.append(f"it is bound to {self._return_exchange} when the first is sent")
+        limits = live.arguments, live.policy
+        look.max_length = _least(*limits, "max-length")
+        look.max_length_bytes = _least(*limits, "max-length-bytes")
+        look.overflow = str(
+            live.arguments.get("x-overflow") or live.policy.get("overflow") or "drop-head"
+        )
+        look.message_ttl = _least(*limits, "message-ttl")
+        self._room(look, look.max_length, look.ready or 0, look.expected.letters, "messages")
+        waiting = found.get("message_bytes_ready")
+        if isinstance(waiting, int):
+            self._room(look, look.max_length_bytes, waiting, look.expected.size, "bytes")
+        if look.message_ttl is not None:
+            after = format_duration(timedelta(milliseconds=look.message_ttl))
+            look.warnings.append(f"messages that wait there expire after {after}")
+        if (expires := _least(*limits, "expires")) is not None and not look.consumers:
+            after = format_duration(timedelta(milliseconds=expires))
+            look.warnings.append(f"the queue deletes itself after {after} without a consumer")
+
+    def _room(self, look: Look, most: int | None, waiting: int, more: int, what: str) -> None:
+        if most is None or waiting + more <= most:
+            return
+        room = max(0, most - waiting)
+        beyond = more - room
+        letters = beyond if what == "messages" else None
+        if look.overflow in _REFUSES:
+            look.refuse(f"it has room for {room:,} more {what} and refuses the rest", letters)
+        else:
+            look.refuse(
+                f"it has room for {room:,} more {what}, and drops its oldest messages for the rest",
+                letters,
+            )
+
+    # An exchange
+
+    async def _exchange(self, look: Look, exchange: str) -> None:
+        if not exchange:
+            look.exists = True
+            await self._default_exchange(look)
+            return
+        try:
+            await (await self._spare.open()).inspect_exchange(exchange)
+        except NotFound:
+            look.exists = False
+            look.refuse("there is no such exchange")
+            return
+        except AccessRefused as error:
+            look.warnings.append(f"whether it takes letters is not known: {error.text}")
+            return
+        look.exists = True
+        found = await self._asked(look, ("exchanges", exchange))
+        if not isinstance(found, dict):
+            return
+        bindings = await self._asked(look, ("exchanges", exchange, "bindings", "source"))
+        policy = found.get("effective_policy_definition") or found.get("policy") or {}
+        live = live_exchange(found)
+        if "alternate-exchange" in live.arguments or "alternate-exchange" in policy:
+            look.warnings.append("what no queue takes goes to its alternate exchange")
+            return
+        self._routed(look, live.kind, bindings or [])
+
+    def _routed(self, look: Look, kind: str, bindings: list[dict[str, Any]]) -> None:
+        answers = {key: is_routed(kind, bindings, key) for key in look.expected.keys}
+        look.bound = bool(bindings)
+        lost = sum(look.expected.keys[key] for key, answer in answers.items() if answer is False)
+        if lost:
+            look.refuse("no binding leads to a queue for their routing keys", lost)
+        if None in answers.values():
+            look.warnings.append("whether its bindings lead to a queue for all is not known")
+
+    async def _default_exchange(self, look: Look) -> None:
+        lost = 0
+        for key, letters in look.expected.keys.items():
+            try:
+                missing = await self._spare.count(key) is None
+            except ChannelClosed:
+                continue  # it is there, and not for us to look at
+            lost += letters if missing else 0
+        if lost:
+            look.refuse("the default exchange finds no queue for their routing keys", lost)
+
+    async def _asked(self, look: Look, path: tuple[str, ...]) -> Any:
+        """What the management API tells; None, and a warning, if it does not."""
+        if self._management is None:
+            problem = WITHOUT_MANAGEMENT
+        else:
+            kind, *names = (quote(part, safe="") for part in path)
+            vhost = quote(self._management.vhost, safe="")
+            try:
+                return await self._management.call("GET", "/".join((kind, vhost, *names)))
+            except ManagementError as error:
+                problem = f"not known: {error}"
+        what = "its bindings" if path[0] == "exchanges" else "its length limits and binding"
+        look.warnings.append(f"{what}: {problem}")
+        return None
+
+
+def _least(arguments: Any, policy: Any, name: str) -> int | None:
+    """A limit by argument or policy; the stricter of both, as the broker has it."""
+    values = [
+        value
+        for value in (arguments.get(f"x-{name}"), policy.get(name))
+        if type(value) is int and value >= 0
+    ]
+    return min(values, default=None)

@@ -1,0 +1,200 @@
+"""Runs a replay: batch after batch is claimed, sent and recorded, until there is no more.
+
+What it guarantees, beside what the Sender does:
+- A crash at any moment leaves at most one batch in doubt; whoever goes on begins behind it.
+- Paused or cancelled, it stops after the batch that is being sent.
+- While the breaker of a destination is open, it waits; when that is half-open, it sends one letter
+  and waits for what becomes of it.
+- Where letters keep their order, one that is refused or in doubt stops the job: none overtakes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+import structlog
+
+from redrive.domain.letter import Claim, Letter, Result
+from redrive.domain.lifecycle import State
+from redrive.domain.replay import Destination, Replay
+from redrive.store.replays import Batch, Replays
+from redrive.store.sendings import Outcome
+from redrive.work.ordering import Key, in_waves, read_ordering
+from redrive.work.pace import Rate
+from redrive.work.sender import Sender, Sent
+from redrive.work.worker import log_sent, record_patiently
+
+log = structlog.get_logger()
+
+_RENEW: Final = 5.0
+"""Seconds between two signs of life while a job waits."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a job is, as the process that runs it sees it."""
+
+    done: int = 0
+    results: Counter[Result] = field(default_factory=Counter)
+    skipped: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Why letters were skipped, as far as this process did."""
+    waits_for: str = ""
+
+
+class ReplayRunner:
+    """Runs jobs in this process, one at a time."""
+
+    def __init__(
+        self,
+        worker_id: str,
+        replays: Replays,
+        sender: Sender,
+        *,
+        verdict_after: timedelta,
+        stopping: asyncio.Event,
+        on_progress: Callable[[Progress], None] = lambda _: None,
+    ) -> None:
+        self._id = worker_id
+        self._replays = replays
+        self._sender = sender
+        self._verdict_after = verdict_after
+        self._stopping = stopping
+        self._on_progress = on_progress
+        self._log = log.bind(worker=worker_id)
+
+    async def run(
+        self,
+        replay: Replay,
+        destination_of: Callable[[Letter], Destination | None],
+        progress: Progress | None = None,
+    ) -> Progress:
+        """Send what is left of a job that is ours, until it ends or it is time to stop. Raises what
+        store and broker raise; the job is then left to whoever takes it next. `progress` is that
+        of an earlier session."""
+        progress = progress or Progress()
+        progress.done, progress.skipped = replay.position, replay.skipped
+        key = None if replay.ordered_by is None else read_ordering(replay.ordered_by)
+        pace = None if replay.rate is None else Rate(replay.rate)
+        most = None if replay.rate is None else max(1, round(replay.rate))
+        while not self._stopping.is_set():
+            if not await self._until_ready(replay, progress):
+                return progress
+            batch = await self._replays.take_batch(replay, self._id, destination_of, most=most)
+            sent = await self._send(batch.claims, key)
+            self._note(progress, batch, sent)
+            if key is not None and (stuck := _stuck(sent)) is not None:
+                reason = f"letter {stuck.claim.letter.id} was not sent, and none may overtake it"
+                if not batch.ended:
+                    await self._replays.pause(replay.id, reason)
+                return progress
+            if batch.ended:
+                return progress
+            if batch.held_by is not None and not batch.claims:
+                await self._wait_for_breaker(replay, batch, progress)
+                continue
+            if batch.claims:
+                owed = 0.0 if pace is None else pace.owed(len(batch.claims))
+                await self._idle(replay, max(owed, replay.pause))
+        return progress
+
+    async def _until_ready(self, replay: Replay, progress: Progress) -> bool:
+        """Wait until the broker takes messages, with a sign of life now and then; False if it is
+        time to stop. Nothing is claimed before."""
+        waiting = asyncio.ensure_future(self._sender.ready())
+        stopped = asyncio.ensure_future(self._stopping.wait())
+        both = (waiting, stopped)
+        try:
+            while True:
+                done, _ = await asyncio.wait(
+                    both, timeout=_RENEW, return_when=asyncio.FIRST_COMPLETED
+                )
+                if waiting in done:
+                    waiting.result()
+                if done:
+                    return stopped not in done
+                progress.waits_for = "the broker takes nothing for now"
+                self._on_progress(progress)
+                if not await self._replays.renew(replay.id, self._id, progress.waits_for):
+                    return True  # it is not ours any more, as the next batch will tell
+        finally:
+            for task in both:
+                task.cancel()
+
+    async def _send(self, claims: Sequence[Claim], key: Key | None) -> list[Sent]:
+        if not claims:
+            return []
+        sent = await (self._sender.send(claims) if key is None else self._in_order(claims, key))
+        outcomes = [_outcome(each) for each in sent]
+        await record_patiently(
+            self._replays, self._id, outcomes, self._verdict_after, self._stopping
+        )
+        for each in sent:
+            log_sent(self._log, each)
+        return sent
+
+    async def _in_order(self, claims: Sequence[Claim], key: Key) -> list[Sent]:
+        """Each key's letters one after the other; behind one that was not sent, none."""
+        done: list[Sent] = []
+        stuck: set[str] = set()
+        for wave in in_waves(claims, key):
+            free = [(name, claim) for name, claim in wave if name not in stuck]
+            done += [
+                Sent(
+                    claim=claim,
+                    result=Result.REFUSED,
+                    reason="a letter before it, of the same key, was not sent",
+                )
+                for name, claim in wave
+                if name in stuck
+            ]
+            sent = await self._sender.send([claim for _, claim in free])
+            for (name, _), each in zip(free, sent, strict=True):
+                if name is not None and each.result is not Result.SENT:
+                    stuck.add(name)
+            done += sent
+        return done
+
+    def _note(self, progress: Progress, batch: Batch, sent: Sequence[Sent]) -> None:
+        progress.done += len(sent) + len(batch.skipped)
+        progress.skipped += len(batch.skipped)
+        progress.left_out.update(reason for _, reason in batch.skipped)
+        progress.results.update(each.result for each in sent)
+        progress.waits_for = ""
+        self._on_progress(progress)
+
+    async def _wait_for_breaker(self, replay: Replay, batch: Batch, progress: Progress) -> None:
+        """Until it may admit another letter; with a sign of life now and then."""
+        progress.waits_for = f"the breaker of {batch.held_by} is open"
+        self._on_progress(progress)
+        wait = _RENEW
+        if batch.wait_until is not None and batch.now is not None:
+            wait = min(_RENEW, max(0.1, (batch.wait_until - batch.now).total_seconds()))
+        if await self._replays.renew(replay.id, self._id, progress.waits_for):
+            await self._idle(replay, wait)
+
+    async def _idle(self, replay: Replay, seconds: float) -> None:
+        """Wait, unless it is time to stop. A job that waits for longer than its lease stays ours by
+        signs of life; one that is not ours any more need not wait."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while (left := until - loop.time()) > 0 and not self._stopping.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), min(left, _RENEW))
+            if left > _RENEW and not await self._replays.renew(replay.id, self._id, ""):
+                return
+
+
+def _outcome(sent: Sent) -> Outcome:
+    """What is noted: a person asked for it, so a person hears why it was not sent."""
+    return Outcome(claim=sent.claim, result=sent.result, reason=sent.reason, after=State.MANUAL)
+
+
+def _stuck(sent: Sequence[Sent]) -> Sent | None:
+    return next((each for each in sent if each.result is not Result.SENT), None)

@@ -1,0 +1,118 @@
+"""A dry run of a replay: where each letter would go, and whether it would be taken there.
+
+What it guarantees: nothing is sent, made, bound or written; the broker is asked by passive declares
+and its management API. What only that API tells is unknown without it, and said to be. It is a look
+at one moment: while a replay runs, consumers empty queues and others fill them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from redrive.domain.breaker import Admission
+from redrive.domain.filters import Filters
+from redrive.domain.letter import Letter
+from redrive.domain.replay import Destination
+from redrive.store.breakers import Breakers
+from redrive.store.replay_looks import ReplayLooks
+from redrive.work.destination_look import DestinationLook, Expected, Look
+
+NO_ORIGIN: Final = "nothing tells in which queue it failed; say where to with --to"
+_MOST_KEYS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreviewOrder:
+    """Which letters, and what was said of how they are sent."""
+
+    vhost: str
+    filters: Filters
+    limit: int | None = None
+    ordered: bool = False
+    doubtful: bool = False
+    destination_of: Callable[[Letter], Destination | None]
+
+
+@dataclass(slots=True)
+class Preview:
+    """What a replay would do now."""
+
+    destinations: list[Look] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def letters(self) -> int:
+        """How many would be sent."""
+        return sum(each.expected.letters for each in self.destinations)
+
+    @property
+    def not_taken(self) -> int:
+        """How many of them would not be taken now."""
+        return sum(each.not_taken for each in self.destinations)
+
+    @property
+    def matched(self) -> int:
+        return self.letters + sum(self.left_out.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayPreview:
+    """Makes previews."""
+
+    looks: ReplayLooks
+    breakers: Breakers
+    at: DestinationLook
+
+    async def of(self, order: PreviewOrder, now: datetime) -> Preview:
+        """Raises what store and broker raise."""
+        preview = Preview()
+        expected: dict[Destination, Expected] = {}
+        prospects = self.looks.prospects(
+            order.vhost,
+            order.filters,
+            limit=order.limit,
+            ordered=order.ordered,
+            doubtful=order.doubtful,
+        )
+        async for some in prospects:
+            for prospect in some:
+                destination = order.destination_of(prospect.letter)
+                reason = prospect.why_not or (NO_ORIGIN if destination is None else None)
+                if reason is not None or destination is None:
+                    preview.left_out[reason or ""] += 1
+                else:
+                    _expect(expected.setdefault(destination, Expected()), prospect.letter)
+        waits = await self._breakers_that_hold(order.vhost, now)
+        for destination, what in expected.items():
+            look = await self.at.look(destination, what)
+            if destination.queue in waits:
+                look.hold(waits[destination.queue])
+            preview.destinations.append(look)
+        preview.destinations.sort(key=lambda each: (-each.expected.letters, str(each.destination)))
+        return preview
+
+    async def _breakers_that_hold(self, vhost: str, now: datetime) -> dict[str | None, str]:
+        """What is said of queues whose breakers do not let everything pass."""
+        held: dict[str | None, str] = {}
+        for each in await self.breakers.all():
+            admitted = each.breaker.admits(now)
+            if each.vhost != vhost or admitted is Admission.ALL:
+                continue
+            if each.breaker.forced is not None:
+                held[each.queue] = "its breaker is forced open: nothing goes before it is released"
+            elif admitted is Admission.ONE:
+                held[each.queue] = "its breaker is half-open: one letter goes first, as a probe"
+            else:
+                held[each.queue] = "its breaker is open: letters wait until a probe has succeeded"
+        return held
+
+
+def _expect(expected: Expected, letter: Letter) -> None:
+    expected.letters += 1
+    expected.size += letter.size
+    if letter.routing_key in expected.keys or len(expected.keys) < _MOST_KEYS:
+        expected.keys[letter.routing_key] += 1

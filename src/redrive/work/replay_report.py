@@ -1,0 +1,97 @@
+"""What became of a replay, for people and programs: counts, reasons, and the JSON of both."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from redrive.domain.letter import Result
+from redrive.domain.replay import Replay
+from redrive.work.times import rfc3339, rfc3339_or_none
+
+_CONFIRMED: Final = (Result.SENT, Result.RETURNED, Result.FAILED, Result.RESOLVED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """A job, what became of its letters, and why some were not sent."""
+
+    replay: Replay
+    results: Mapping[Result, int]
+    refusals: Counter[str]
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Why letters were skipped, as far as the process that tells this has seen it."""
+
+    @property
+    def sent(self) -> int:
+        """Confirmed by the broker, whatever became of them since."""
+        return sum(self.results.get(each, 0) for each in _CONFIRMED)
+
+    @property
+    def refused(self) -> int:
+        return self.results.get(Result.REFUSED, 0)
+
+    @property
+    def in_doubt(self) -> int:
+        """Published without an answer: they may have been sent."""
+        return self.results.get(Result.IN_DOUBT, 0)
+
+    @property
+    def sending(self) -> int:
+        """Claimed and not recorded: on their way, or in doubt once the lease has ended."""
+        return self.results.get(Result.SENDING, 0)
+
+    @property
+    def left(self) -> int:
+        """Not taken yet."""
+        return self.replay.letters - self.replay.position
+
+    @property
+    def all_went_well(self) -> bool:
+        return not (self.refused or self.in_doubt or self.sending)
+
+
+def replay_document(replay: Replay) -> dict[str, Any]:
+    """A job as lists have it."""
+    return {
+        "id": replay.id,
+        "state": replay.state.value,
+        "reason": replay.reason,
+        "actor": replay.actor,
+        "filters": replay.filters,
+        "destination": replay.destination,
+        "batchSize": replay.batch_size,
+        "pause": replay.pause,
+        "rate": replay.rate,
+        "doubtful": replay.doubtful,
+        "orderedBy": replay.ordered_by,
+        "letters": replay.letters,
+        "position": replay.position,
+        "skipped": replay.skipped,
+        "lockedBy": replay.locked_by,
+        "lockedAt": rfc3339_or_none(replay.locked_at),
+        "createdAt": rfc3339(replay.created_at),
+        "updatedAt": rfc3339(replay.updated_at),
+    }
+
+
+def report_document(report: Report) -> dict[str, Any]:
+    """A job with what became of its letters."""
+    return {
+        **replay_document(report.replay),
+        "sent": report.sent,
+        "refused": report.refused,
+        "inDoubt": report.in_doubt,
+        "sending": report.sending,
+        "left": report.left,
+        "results": {result.value: number for result, number in sorted(report.results.items())},
+        "refusals": reasons_document(report.refusals),
+        "leftOut": reasons_document(report.left_out),
+    }
+
+
+def reasons_document(reasons: Counter[str]) -> list[dict[str, Any]]:
+    """Reasons with how many letters each has, the most frequent first."""
+    return [{"reason": reason, "letters": number} for reason, number in reasons.most_common()]

@@ -1,0 +1,270 @@
+"""The worker: letters that are due are looked at, sent by their strategy, or left to a person.
+
+    due → strategy → claim → send → record → (verdict: see `verdict_watch` and `receipts`)
+
+What it guarantees:
+- Nothing is claimed while the broker is away or blocks publishers.
+- What was claimed is sent and recorded, or its lease ends and it is in doubt (`sender.py`).
+- While the store is away, what was sent is recorded as soon as it is back, within the lease.
+
+Any number of workers may run: a letter is claimed by one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+import structlog
+
+from redrive.amqp.supervision import supervise
+from redrive.domain.backoff import Backoff
+from redrive.domain.letter import Letter, Result
+from redrive.domain.lifecycle import State
+from redrive.domain.replay import Destination
+from redrive.domain.revival import Decision, LeaveToPerson, Postpone, Send
+from redrive.domain.strategy import CONDITIONS_AGAIN, Rules, Strategy, Timetable
+from redrive.errors import BrokerError, StoreError
+from redrive.events import Events, LetterChanged
+from redrive.store.sendings import Outcome, Sendings
+from redrive.work.conditions import Conditions
+from redrive.work.sender import Sender, Sent
+
+log = structlog.get_logger()
+
+_CONDITIONS_HOLD: Final = 5.0
+"""Seconds for which a look at the conditions is good."""
+_RECORD_FOR: Final = 30.0
+"""Seconds for which recording is tried while the store is away; then the lease tells."""
+FULL_AGAIN: Final = timedelta(minutes=1)
+"""When a letter is tried again whose queue was full or down."""
+
+
+class Recording(Protocol):
+    """Where outcomes are noted: of a worker's claims, or of a replay's."""
+
+    async def record(
+        self, worker: str, outcomes: Sequence[Outcome], *, verdict_after: timedelta
+    ) -> None: ...
+
+
+class Worker:
+    """Revives letters until told to stop."""
+
+    def __init__(  # noqa: PLR0913  (what it works with, each by its name)
+        self,
+        worker_id: str,
+        vhost: str,
+        sendings: Sendings,
+        make_sender: Callable[[], Sender],
+        *,
+        rules: Rules,
+        timetable: Timetable,
+        conditions: Conditions,
+        destination_of: Callable[[Letter], Destination | None],
+        max_revivals: int,
+        batch: int,
+        poll: timedelta,
+        verdict_after: timedelta,
+        events: Events | None = None,
+    ) -> None:
+        self.id = worker_id
+        self._vhost = vhost
+        self._sendings = sendings
+        self._make_sender = make_sender
+        self._rules = rules
+        self._timetable = timetable
+        self._conditions = conditions
+        self._destination_of = destination_of
+        self._max_revivals = max_revivals
+        self._batch = batch
+        self._poll = poll
+        self._verdict_after = verdict_after
+        self._events = events or Events()
+        self._stopping = asyncio.Event()
+        self._woken = asyncio.Event()
+        self._unmet: list[str] = []
+        self._unmet_until = 0.0
+        self._outage = ""
+        self._log = log.bind(worker=worker_id)
+
+    def stop(self) -> None:
+        """Ask for an orderly end: what is claimed is sent and recorded, then `run` returns."""
+        self._stopping.set()
+        self._woken.set()
+
+    def wake(self) -> None:
+        """Something is due, or may be."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Revive until `stop`, through every loss of the broker and the store."""
+        await supervise(self._session, on_lost=self._on_lost, stopping=self._stopping)
+
+    def _on_lost(self, error: BrokerError, delay: timedelta) -> None:
+        if str(error) != self._outage:  # one line for an outage, not one for every try
+            self._outage = str(error)
+            self._log.warning("worker.lost", error=str(error), remedy=error.remedy)
+
+    async def _session(self) -> None:
+        sender = self._make_sender()
+        try:
+            await sender.open()
+            self._log.info("worker.back" if self._outage else "worker.ready")
+            self._outage = ""
+            await self._work(sender)
+            await sender.close()
+        finally:
+            sender.abort()
+
+    async def _work(self, sender: Sender) -> None:
+        failures, backoff = 0, Backoff()
+        while not self._stopping.is_set():
+            self._woken.clear()
+            await self._while_blocked(sender)
+            if self._stopping.is_set():
+                return
+            try:
+                looked_at = await self.round(sender)
+                wait = 0.0 if looked_at else await self._until_due()
+                failures = 0
+            except StoreError as error:
+                failures += 1
+                if failures == 1:
+                    self._log.warning("worker.store_away", error=str(error), remedy=error.remedy)
+                wait = backoff.delay(failures, random.random()).total_seconds()  # noqa: S311
+            if wait > 0:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._woken.wait(), wait)
+
+    async def _while_blocked(self, sender: Sender) -> None:
+        waiting = asyncio.ensure_future(sender.ready())
+        stopped = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait((waiting, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if waiting.done():
+                waiting.result()
+        finally:
+            for task in (waiting, stopped):
+                task.cancel()
+
+    async def _until_due(self) -> float:
+        """Seconds until there is something to do."""
+        due_in = await self._sendings.next_due_in(self._vhost)
+        poll = self._poll.total_seconds()
+        # What is due and was not taken is in the hands of another worker.
+        return poll if due_in is None else min(poll, max(due_in.total_seconds(), 0.05))
+
+    async def round(self, sender: Sender) -> int:
+        """Look at one batch of letters that are due; how many those were."""
+        await self._look_at_conditions(sender)
+        taken = await self._sendings.take_due(self.id, self._vhost, self._batch, self._decide)
+        for letter, reason in taken.left:
+            self._events.tell(LetterChanged(letter, State.MANUAL, reason))
+            self._log.info("letter.left_to_person", letter=letter.id, reason=reason[:200])
+        if taken.claims:
+            sent = await sender.send(taken.claims)
+            outcomes = [self._outcome(each) for each in sent]
+            await record_patiently(
+                self._sendings, self.id, outcomes, self._verdict_after, self._stopping
+            )
+            for each in sent:
+                log_sent(self._log, each)
+        return taken.looked_at
+
+    # Deciding
+
+    async def _look_at_conditions(self, sender: Sender) -> None:
+        if time.monotonic() >= self._unmet_until:
+            self._unmet = await self._conditions.unmet(broker_blocked=sender.is_blocked)
+            self._unmet_until = time.monotonic() + _CONDITIONS_HOLD
+
+    def _decide(self, letter: Letter, now: datetime, has_copy: bool) -> Decision:
+        chosen = self._rules.choose(letter)
+        why = chosen.rule if chosen.quotes_reason else f"{chosen.why} ({chosen.rule})"
+        destination = self._destination_of(letter)
+        if has_copy:
+            return LeaveToPerson(reason="another letter may be a second copy of it")
+        if letter.dlq_retry_count >= self._max_revivals:
+            return LeaveToPerson(reason=f"{letter.dlq_retry_count} revivals failed")
+        if chosen.strategy is Strategy.MANUAL or destination is None:
+            return LeaveToPerson(reason=why)
+        if letter.strategy != chosen.strategy:
+            at = self._timetable.next_try(chosen.strategy, letter.dlq_retry_count, now)
+            if at is not None and at > now:
+                return Postpone(
+                    at=at, strategy=chosen.strategy, reason=f"{chosen.strategy.value}: {why}"
+                )
+        conditional = chosen.strategy is Strategy.CONDITIONAL
+        if conditional and self._unmet:
+            return Postpone(
+                at=now + CONDITIONS_AGAIN,
+                strategy=chosen.strategy,
+                reason=f"waits for conditions: {self._unmet[0]}",
+                noted=letter.strategy != chosen.strategy,
+            )
+        return Send(
+            strategy=chosen.strategy,
+            queue=destination.queue,
+            exchange=destination.exchange,
+            gated=conditional,
+        )
+
+    def _outcome(self, sent: Sent) -> Outcome:
+        """What is noted. A queue that is full or down is tried again, and counts as a revival."""
+        letter = sent.claim.letter
+        if sent.result is not Result.REFUSED or not sent.passing:
+            return Outcome(claim=sent.claim, result=sent.result, reason=sent.reason)
+        last = letter.dlq_retry_count + 1 >= self._max_revivals
+        return Outcome(
+            claim=sent.claim,
+            result=sent.result,
+            reason=sent.reason,
+            after=State.FAILED if last else State.PENDING,
+            retry_in=FULL_AGAIN,
+            revival=True,
+        )
+
+
+async def record_patiently(
+    store: Recording,
+    worker: str,
+    outcomes: Sequence[Outcome],
+    verdict_after: timedelta,
+    stopping: asyncio.Event,
+) -> None:
+    """Note what became of claims, also if the store is away for a while. If it is for longer, the
+    leases end: what was sent counts as in doubt, which is true."""
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + _RECORD_FOR
+    failures, backoff = 0, Backoff()
+    while True:
+        try:
+            await store.record(worker, outcomes, verdict_after=verdict_after)
+            return
+        except StoreError as error:
+            failures += 1
+            if stopping.is_set() or loop.time() > give_up_at:
+                log.warning("sender.not_recorded", letters=len(outcomes), error=str(error))
+                raise
+            delay = backoff.delay(failures, random.random())  # noqa: S311  # spreads load, no secret
+        await asyncio.sleep(delay.total_seconds())
+
+
+def log_sent(logger: structlog.stdlib.BoundLogger, sent: Sent) -> None:
+    """One line for each letter that was sent, or was not."""
+    letter = sent.claim.letter
+    logger.info(
+        "letter.sent",
+        letter=letter.id,
+        result=sent.result.value,
+        generation=letter.generation,
+        queue=sent.claim.queue,
+        exchange=sent.claim.exchange,
+        reason=sent.reason or None,
+    )

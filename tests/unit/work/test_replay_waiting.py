@@ -1,0 +1,125 @@
+"""A replay that waits stays the job of its process, by signs of life, and stops when told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pytest
+
+from redrive.domain.letter import Claim, Result
+from redrive.domain.replay import Replay, ReplayState
+from redrive.store.replays import Batch, Replays
+from redrive.work import replay as running
+from redrive.work.replay import Progress, ReplayRunner
+from redrive.work.sender import Sender, Sent
+
+NOW = datetime(2026, 2, 11, tzinfo=UTC)
+JOB = Replay(
+    id="job",
+    created_at=NOW,
+    updated_at=NOW,
+    vhost="/",
+    actor="ann",
+    state=ReplayState.RUNNING,
+    reason="",
+    filters="",
+    destination=None,
+    batch_size=1,
+    pause=60.0,
+    rate=None,
+    doubtful=False,
+    ordered_by=None,
+    letters=2,
+    position=0,
+)
+
+
+class Jobs:
+    """Gives one batch, then none; counts signs of life, and may say that the job is another's."""
+
+    def __init__(self, *, on_sign: Callable[[int], bool]) -> None:
+        self.signs: list[str] = []
+        self._on_sign = on_sign
+        self._batches = [Batch(claims=[cast("Claim", _Anything())])]
+
+    async def take_batch(self, *_: object, **__: object) -> Batch:
+        return self._batches.pop() if self._batches else Batch(ended=True)
+
+    async def record(self, *_: object, **__: object) -> None: ...
+
+    async def renew(self, _replay: str, _worker: str, reason: str) -> bool:
+        self.signs.append(reason)
+        return self._on_sign(len(self.signs))
+
+
+class Sends:
+    def __init__(self, *, is_ready: bool = True) -> None:
+        self._ready = asyncio.Event()
+        if is_ready:
+            self._ready.set()
+
+    async def ready(self) -> None:
+        await self._ready.wait()
+
+    async def send(self, claims: list[Claim]) -> list[Sent]:
+        return [Sent(claim=claim, result=Result.SENT) for claim in claims]
+
+
+class _Anything:
+    """A claim, as far as the log asks for one."""
+
+    def __getattr__(self, _: str) -> Any:
+        return _Anything()
+
+
+async def run(jobs: Jobs, sends: Sends, stopping: asyncio.Event) -> Progress:
+    runner = ReplayRunner(
+        "cli-1",
+        cast("Replays", jobs),
+        cast("Sender", sends),
+        verdict_after=timedelta(minutes=10),
+        stopping=stopping,
+    )
+    return await asyncio.wait_for(runner.run(JOB, lambda _: None), 10)
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "_RENEW", 0.01)
+
+
+async def test_a_long_pause_has_signs_of_life_and_ends_when_told_to_stop() -> None:
+    stopping = asyncio.Event()
+
+    def on_sign(number: int) -> bool:
+        if number == 3:
+            stopping.set()
+        return True
+
+    jobs = Jobs(on_sign=on_sign)
+    progress = await run(jobs, Sends(), stopping)
+    assert jobs.signs == ["", "", ""]
+    assert progress.results == {Result.SENT: 1}
+
+
+async def test_a_job_that_another_has_taken_does_not_wait_for_its_pause() -> None:
+    jobs = Jobs(on_sign=lambda _: False)
+    progress = await run(jobs, Sends(), asyncio.Event())
+    assert (len(jobs.signs), progress.done) == (1, 1)
+
+
+async def test_while_the_broker_takes_nothing_nothing_is_claimed_and_the_job_says_why() -> None:
+    stopping = asyncio.Event()
+
+    def on_sign(number: int) -> bool:
+        if number == 2:
+            stopping.set()
+        return True
+
+    jobs = Jobs(on_sign=on_sign)
+    progress = await run(jobs, Sends(is_ready=False), stopping)
+    assert set(jobs.signs) == {"the broker takes nothing for now"}
+    assert progress.done == 0
