@@ -12,7 +12,7 @@ import pytest
 
 from redrive.domain.breaker import USUAL, Breaker, Position
 from redrive.domain.filters import Filters
-from redrive.domain.letter import Claim, Letter, Result
+from redrive.domain.letter import Claim, Head, Letter, Result
 from redrive.domain.replay import Destination, ReplayOrder
 from redrive.domain.revival import Decision, Send
 from redrive.domain.strategy import CONDITIONS_AGAIN
@@ -193,7 +193,7 @@ async def test_who_needs_several_breakers_waits_for_them_in_one_order(
     for queue in ("billing", QUEUE):
         await store.breakers.force(VHOST, queue, Position.CLOSED)
 
-    def to_origin(one: Letter) -> Destination:
+    def to_origin(one: Letter | Head) -> Destination:
         return Destination(queue=one.queue)
 
     def decide(one: Letter, _: datetime, __: bool) -> Decision:

@@ -15,7 +15,7 @@ import pytest
 from redrive.amqp import fields
 from redrive.domain.breaker import USUAL, Position
 from redrive.domain.filters import Filters
-from redrive.domain.letter import Letter, Result
+from redrive.domain.letter import Head, Letter, Result
 from redrive.domain.lifecycle import State
 from redrive.domain.replay import Destination, Replay, ReplayOrder, ReplayState
 from redrive.domain.revival import LeaveToPerson
@@ -66,7 +66,7 @@ async def running(store: Store, filters: Filters | None = None, **more: Any) -> 
     return await store.replays.begin((await ordered(store, filters, **more)).id, ME, LEASE)
 
 
-def to_origin(one: Letter) -> Destination | None:
+def to_origin(one: Letter | Head) -> Destination | None:
     return None if one.queue is None else Destination(queue=one.queue)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from redrive.domain.filters import Filters
 from redrive.domain.ids import letter_id
-from redrive.domain.letter import Letter, Result
+from redrive.domain.letter import Head, Letter, Result
 from redrive.domain.lifecycle import State
 from redrive.domain.replay import Destination, ReplayOrder
 from redrive.store.replay_looks import Prospect, ReplayLooks
@@ -84,7 +84,7 @@ async def test_refusals_are_counted_by_reason(store: Store, looks: ReplayLooks) 
     made = await store.replays.create(job, "/", Filters(), ORDER, worker="cli-1")
     assert made is not None
 
-    def destination_of(letter: Letter) -> Destination:
+    def destination_of(letter: Letter | Head) -> Destination:
         return Destination(queue=letter.queue)
 
     batch = await store.replays.take_batch(made, "cli-1", destination_of)

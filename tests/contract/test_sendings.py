@@ -78,14 +78,14 @@ async def test_a_claim_is_in_the_store_before_anything_can_be_sent(store: Store)
     assert (attempt.result, attempt.generation) == (Result.SENDING, 1)
     assert (attempt.before, attempt.queue) == (State.PENDING, QUEUE)
     assert attempt.body_digest == body_digest(b"as received")
-    assert (claim.letter.generation, claim.envelope.body) == (1, b"as received")
+    assert (claim.generation, claim.envelope.body) == (1, b"as received")
 
 
 async def test_each_claim_is_a_generation_of_its_own(store: Store) -> None:
     (letter_id,) = await stored(store)
     for generation in (1, 2, 3):
         (claim,) = await sent(store)
-        assert claim.letter.generation == generation
+        assert claim.generation == generation
         await come_back(store, [claim])
     assert (await letter(store, letter_id)).generation == 3
 
@@ -229,7 +229,7 @@ async def test_outcomes_of_all_kinds_are_recorded_together(store: Store) -> None
     await come_back(store, await sent(store))
     await stored(store, 2)
     claims = await claimed(store)
-    assert {claim.letter.generation for claim in claims} == {1, 2}
+    assert {claim.generation for claim in claims} == {1, 2}
     await record(store, claims[:2])
     await record(store, claims[2:], Result.IN_DOUBT)
     results = [(await last_attempt(store, claim.letter.id)).result for claim in claims]

@@ -53,7 +53,7 @@ async def _consistent(store: Store) -> AsyncIterator[None]:
 
 
 def receipt(claim: Claim, **changes: object) -> Receipt:
-    values = {"letter": claim.letter.id, "generation": claim.letter.generation, "queue": None}
+    values = {"letter": claim.letter.id, "generation": claim.generation, "queue": None}
     return Receipt(**(values | changes))  # type: ignore[arg-type]
 
 

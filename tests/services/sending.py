@@ -82,7 +82,7 @@ def back(claim: Claim, queue: str = QUEUE) -> Arrival:
     headers = {
         **died_in(claim.queue or queue),
         "redrive-letter": fields.longstr(claim.letter.id),
-        "redrive-generation": fields.int32(claim.letter.generation),
+        "redrive-generation": fields.int32(claim.generation),
     }
     return arrival(claim.envelope.body, headers=headers)
 

@@ -167,12 +167,32 @@ class Edit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """A letter as far as a sender has to know it: reading all of a letter costs more than sending
+    it."""
+
+    id: str
+    status: State
+    vhost: str
+    queue: str | None
+    exchange: str
+    routing_key: str
+    fingerprint: str
+    size: int
+    generation: int
+    dlq_retry_count: int
+    possible_duplicate: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """A letter in the hands of a sender: its generation is noted, and whatever happens to the
     sender, it is known that it may have been sent."""
 
-    letter: Letter
-    """As it was before, with the generation of this sending."""
+    letter: Letter | Head
+    """As it was before."""
+    generation: int
+    """Of this sending."""
     envelope: Envelope
     """What is to be sent: as received, or as edited."""
     queue: str | None

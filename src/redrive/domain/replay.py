@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from redrive.domain.letter import Letter
+from redrive.domain.letter import Head, Letter
 from redrive.domain.lifecycle import State
 from redrive.errors import OrderRefused
 
@@ -97,7 +97,7 @@ class ReplayOrder:
 
 
 def why_not(
-    letter: Letter,
+    letter: Letter | Head,
     *,
     in_doubt: bool,
     has_copy: bool,

@@ -10,11 +10,12 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from sqlalchemy import delete, func, insert, literal_column, select, text, union_all
+from sqlalchemy import delete, func, literal_column, select, text, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from redrive.domain.filters import Audit, Ledger
 from redrive.domain.lifecycle import State
+from redrive.store.bulk import insert_many
 from redrive.store.engine import Database
 from redrive.store.schema import DELETED, RECEIVED, RETURNED, redrive_ledger, redrive_letter
 
@@ -31,8 +32,7 @@ async def book(connection: AsyncConnection, deltas: Mapping[tuple[str, str], int
         for (fingerprint, account), delta in deltas.items()
         if delta
     ]
-    if rows:
-        await connection.execute(insert(redrive_ledger), rows)
+    await insert_many(connection, redrive_ledger, rows)
 
 
 class Books:

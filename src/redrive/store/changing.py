@@ -7,14 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import select, update
+from sqlalchemy import Select, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from redrive.domain.letter import Letter
+from redrive.domain.letter import Head, Letter
 from redrive.domain.lifecycle import State, require
 from redrive.store.books import Deltas, book
 from redrive.store.bulk import insert_many
-from redrive.store.rows import read_letter
+from redrive.store.id_lists import is_one_of
+from redrive.store.rows import HEAD, read_head, read_letter
 from redrive.store.schema import redrive_history, redrive_letter
 
 _Item = TypeVar("_Item")
@@ -65,7 +66,7 @@ class Changes:
             for some in chunks(ids):
                 await self._connection.execute(
                     update(redrive_letter)
-                    .where(_LETTER.id.in_(some))
+                    .where(is_one_of(self._connection, _LETTER.id, some))
                     .values(**dict(values), updated_at=self._now)
                 )
         await insert_many(self._connection, redrive_history, self._history)
@@ -77,16 +78,27 @@ async def lock_letters(connection: AsyncConnection, ids: Iterable[str]) -> dict[
     writers, so that two never wait for each other."""
     found: dict[str, Letter] = {}
     for some in chunks(sorted(set(ids))):
-        query = (
-            select(redrive_letter)
-            .where(_LETTER.id.in_(some))
-            .order_by(_LETTER.id)
-            .with_for_update()  # says nothing on SQLite, where a writer is alone
-        )
+        query = _locking(connection, select(redrive_letter), some)
         for row in (await connection.execute(query)).mappings():
             letter = read_letter(row)
             found[letter.id] = letter
     return found
+
+
+async def lock_heads(connection: AsyncConnection, ids: Iterable[str]) -> dict[str, Head]:
+    """The same, with no more of each than a sender has to know."""
+    found: dict[str, Head] = {}
+    for some in chunks(sorted(set(ids))):
+        query = _locking(connection, select(*(_LETTER[name] for name in HEAD)), some)
+        for row in (await connection.execute(query)).mappings():
+            head = read_head(row)
+            found[head.id] = head
+    return found
+
+
+def _locking(connection: AsyncConnection, query: Select[Any], ids: Sequence[str]) -> Select[Any]:
+    chosen = query.where(is_one_of(connection, _LETTER.id, ids)).order_by(_LETTER.id)
+    return chosen.with_for_update()  # says nothing on SQLite, where a writer is alone
 
 
 async def hold_letters(connection: AsyncConnection, ids: Iterable[str]) -> None:
@@ -95,8 +107,7 @@ async def hold_letters(connection: AsyncConnection, ids: Iterable[str]) -> None:
     if connection.dialect.name == "sqlite":
         return
     for some in chunks(sorted(set(ids))):
-        query = select(_LETTER.id).where(_LETTER.id.in_(some)).order_by(_LETTER.id)
-        await connection.execute(query.with_for_update())
+        await connection.execute(_locking(connection, select(_LETTER.id), some))
 
 
 def by_generation(keys: Iterable[tuple[str, int]]) -> Iterator[tuple[int, Sequence[str]]]:

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from redrive.domain.letter import Attempt, Change, Edit, Envelope, Kept, Letter
 from redrive.domain.lifecycle import State
+from redrive.store.id_lists import is_one_of
 from redrive.store.rows import (
     arrival_of,
     claim_of,
@@ -87,7 +88,7 @@ async def read_envelopes(connection: AsyncConnection, ids: Sequence[str]) -> dic
             envelope.body,
         )
         .join(redrive_envelope, envelope.letter_id == _LETTER.id)
-        .where(_LETTER.id.in_(ids))
+        .where(is_one_of(connection, _LETTER.id, ids))
     )
     rows = (await connection.execute(query)).mappings()
     return {row["id"]: read_envelope(row) for row in rows}
@@ -107,7 +108,9 @@ async def read_messages(connection: AsyncConnection, ids: Sequence[str]) -> dict
 async def read_edits(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, list[Edit]]:
     """Edits by letter, oldest first, those that were undone too."""
     edit = redrive_edit.c
-    query = select(redrive_edit).where(edit.letter_id.in_(ids)).order_by(edit.number)
+    query = (
+        select(redrive_edit).where(is_one_of(connection, edit.letter_id, ids)).order_by(edit.number)
+    )
     found: dict[str, list[Edit]] = {id_: [] for id_ in ids}
     for row in (await connection.execute(query)).mappings():
         found[row["letter_id"]].append(read_edit(row))
@@ -119,7 +122,11 @@ async def read_attempts(
 ) -> dict[str, list[Attempt]]:
     """Every sending by letter, oldest first."""
     attempt = redrive_attempt.c
-    query = select(redrive_attempt).where(attempt.letter_id.in_(ids)).order_by(attempt.generation)
+    query = (
+        select(redrive_attempt)
+        .where(is_one_of(connection, attempt.letter_id, ids))
+        .order_by(attempt.generation)
+    )
     found: dict[str, list[Attempt]] = {id_: [] for id_ in ids}
     for row in (await connection.execute(query)).mappings():
         found[row["letter_id"]].append(read_attempt(row))
@@ -128,7 +135,11 @@ async def read_attempts(
 
 async def _changes(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, list[Change]]:
     history = redrive_history.c
-    query = select(redrive_history).where(history.letter_id.in_(ids)).order_by(history.id)
+    query = (
+        select(redrive_history)
+        .where(is_one_of(connection, history.letter_id, ids))
+        .order_by(history.id)
+    )
     found: dict[str, list[Change]] = {id_: [] for id_ in ids}
     for row in (await connection.execute(query)).mappings():
         found[row["letter_id"]].append(read_change(row))

@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from redrive.domain.breaker import USUAL, BreakerLimits
 from redrive.domain.filters import Filters, Page
-from redrive.domain.letter import Claim, Letter, Result
+from redrive.domain.letter import Claim, Head, Letter, Result
 from redrive.domain.lifecycle import State
 from redrive.domain.replay import (
     REPLAYED_BY_DEFAULT,
@@ -33,10 +33,11 @@ from redrive.domain.replay import (
 from redrive.domain.verdict import OUTSTANDING
 from redrive.errors import OrderRefused
 from redrive.store.breakers import gate_of
-from redrive.store.changing import chunks, lock_letters
+from redrive.store.changing import chunks, lock_heads
 from redrive.store.clock import DatabaseClock
 from redrive.store.cursors import read_cursor
 from redrive.store.engine import Database
+from redrive.store.id_lists import is_one_of
 from redrive.store.schema import (
     redrive_attempt,
     redrive_history,
@@ -290,7 +291,7 @@ class Replays:
         self,
         replay: Replay,
         worker: str,
-        destination_of: Callable[[Letter], Destination | None],
+        destination_of: Callable[[Letter | Head], Destination | None],
         *,
         most: int | None = None,
     ) -> Batch:
@@ -302,7 +303,7 @@ class Replays:
                 return Batch(ended=True)
             size = min(most or held.batch_size, held.batch_size)
             ids = await _next_ids(connection, held.id, held.position, size)
-            letters = await lock_letters(connection, ids)
+            letters = await lock_heads(connection, ids)
             # After the locks: an edit that is sent is never later than its sending.
             now = await self._clock.now(connection)
             chooser = _Chooser(connection, held, now, self._limits, destination_of)
@@ -341,7 +342,7 @@ class _Chooser:
         replay: Replay,
         now: datetime,
         limits: BreakerLimits,
-        destination_of: Callable[[Letter], Destination | None],
+        destination_of: Callable[[Letter | Head], Destination | None],
     ) -> None:
         self._connection = connection
         self._replay = replay
@@ -353,7 +354,7 @@ class _Chooser:
         self.wait_until: datetime | None = None
         self.held_by: str | None = None
 
-    async def choose(self, ids: Sequence[str], letters: dict[str, Letter]) -> list[Order]:
+    async def choose(self, ids: Sequence[str], letters: dict[str, Head]) -> list[Order]:
         judged = await self._judge(ids, letters)
         queues = {there.queue for _, there in judged if isinstance(there, Destination)}
         places = {(self._replay.vhost, queue) for queue in queues if queue is not None}
@@ -386,7 +387,7 @@ class _Chooser:
         return orders
 
     async def _judge(
-        self, ids: Sequence[str], letters: dict[str, Letter]
+        self, ids: Sequence[str], letters: dict[str, Head]
     ) -> list[tuple[str, Destination | str]]:
         """Where each letter goes, or why it does not."""
         copied = await copied_of(self._connection, ids)
@@ -408,7 +409,7 @@ class _Chooser:
             judged.append((id_, reason or self._destination_of(letter) or _NOWHERE))
         return judged
 
-    async def _resolved_since(self, letters: Sequence[Letter]) -> set[str]:
+    async def _resolved_since(self, letters: Sequence[Head]) -> set[str]:
         """Of these letters, those that were resolved after the replay was ordered: whoever did not
         ask for resolved letters has not asked for them."""
         found: set[str] = set()
@@ -424,13 +425,13 @@ class _Chooser:
         return found
 
 
-async def in_doubt_of(connection: AsyncConnection, letters: Sequence[Letter]) -> set[str]:
+async def in_doubt_of(connection: AsyncConnection, letters: Sequence[Letter | Head]) -> set[str]:
     """Of these letters, those whose last sending has no verdict: it may have been consumed."""
     sent = {letter.id: letter.generation for letter in letters if letter.generation}
     found: set[str] = set()
     for some in chunks(list(sent)):
         query = select(_ATTEMPT.letter_id, _ATTEMPT.generation).where(
-            _ATTEMPT.letter_id.in_(some),
+            is_one_of(connection, _ATTEMPT.letter_id, some),
             _ATTEMPT.result.in_([result.value for result in OUTSTANDING]),
         )
         for letter_id, generation in (await connection.execute(query)).all():

@@ -17,7 +17,7 @@ import orjson
 from sqlalchemy import Column, RowMapping, Table
 
 from redrive.domain.deaths import Death
-from redrive.domain.letter import Attempt, Change, Edit, Envelope, Letter, Resolution, Result
+from redrive.domain.letter import Attempt, Change, Edit, Envelope, Head, Letter, Resolution, Result
 from redrive.domain.lifecycle import TRANSITIONS, State
 from redrive.store.schema import redrive_letter
 from redrive.store.types import LetterId, Moment, to_milliseconds, to_octets
@@ -79,6 +79,17 @@ def read_letter(row: Mapping[str, Any] | RowMapping) -> Letter:
         tags=tuple(orjson.loads(row["tags"])),
         **values,
     )
+
+
+HEAD: Final = tuple(field.name for field in fields(Head))
+"""The columns of `redrive_letter` that make a head."""
+
+
+def read_head(row: Mapping[str, Any] | RowMapping) -> Head:
+    """The head of a row that has those columns."""
+    values = {name: row[name] for name in HEAD}
+    values["status"] = State(values["status"])
+    return Head(**values)
 
 
 def deaths_text(deaths: Sequence[Death]) -> str:

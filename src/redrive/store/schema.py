@@ -199,6 +199,7 @@ redrive_attempt = Table(
     Column("replay_id", LetterId),
     CheckConstraint(one_of("result", Result), name="result"),
     CheckConstraint(one_of("before", State), name="before"),
+    postgresql_with={"fillfactor": 60},
 )
 
 redrive_edit = Table(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -24,7 +24,7 @@ from sqlalchemy import func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from redrive.domain.breaker import USUAL, BreakerLimits
-from redrive.domain.letter import Claim, Envelope, Letter, Result
+from redrive.domain.letter import Claim, Envelope, Head, Letter, Result
 from redrive.domain.lifecycle import State, require
 from redrive.domain.revival import Decision, LeaveToPerson, Postpone, Send
 from redrive.store.books import Deltas, book
@@ -42,6 +42,7 @@ from redrive.store.clock import DatabaseClock
 from redrive.store.details import read_messages
 from redrive.store.digests import body_digest
 from redrive.store.engine import Database
+from redrive.store.id_lists import is_one_of
 from redrive.store.rows import read_letter
 from redrive.store.schema import redrive_attempt, redrive_letter
 
@@ -54,7 +55,7 @@ _UNSETTLED: Final = (Result.SENDING.value, Result.IN_DOUBT.value)
 class Order:
     """A letter that is to be claimed, which is locked, and where it goes."""
 
-    letter: Letter
+    letter: Letter | Head
     strategy: str
     queue: str | None
     exchange: str | None = None
@@ -204,7 +205,10 @@ async def copied_of(connection: AsyncConnection, ids: Sequence[str]) -> set[str]
     """Of these letters, those of which another may be a second copy."""
     found: set[str] = set()
     for some in chunks(ids):
-        query = select(_LETTER.duplicate_of).where(_LETTER.duplicate_of.in_(some))
+        query = select(_LETTER.duplicate_of).where(
+            is_one_of(connection, _LETTER.duplicate_of, some),
+            _LETTER.duplicate_of.is_not(None),  # or the partial index could not serve
+        )
         found.update((await connection.execute(query)).scalars())
     return found
 
@@ -233,7 +237,7 @@ async def claim(
         messages |= await read_messages(connection, some)
         await connection.execute(
             update(redrive_letter)
-            .where(_LETTER.id.in_(some))
+            .where(is_one_of(connection, _LETTER.id, some))
             .values(
                 status=State.PROCESSING.value,
                 generation=_LETTER.generation + 1,
@@ -255,7 +259,8 @@ async def claim(
         generation = letter.generation + 1
         claims.append(
             Claim(
-                letter=replace(letter, generation=generation),
+                letter=letter,
+                generation=generation,
                 envelope=message,
                 queue=order.queue,
                 exchange=order.exchange,
@@ -313,12 +318,12 @@ async def _release(
 ) -> None:
     """The lock goes; the letter waits for its verdict from now on, also if its lease has ended
     meanwhile: it may have been sent only after that."""
-    keys = [(claim.letter.id, claim.letter.generation) for claim in claims]
+    keys = [(claim.letter.id, claim.generation) for claim in claims]
     for generation, ids in by_generation(keys):
         await connection.execute(
             update(redrive_letter)
             .where(
-                _LETTER.id.in_(ids),
+                is_one_of(connection, _LETTER.id, ids),
                 _LETTER.generation == generation,
                 _LETTER.status == State.PROCESSING.value,
             )
@@ -338,7 +343,7 @@ async def _settle_attempts(
     await connection.execute(
         update(redrive_attempt)
         .where(
-            _ATTEMPT.letter_id.in_(ids),
+            is_one_of(connection, _ATTEMPT.letter_id, ids),
             _ATTEMPT.generation == generation,
             _ATTEMPT.result.in_(_UNSETTLED),
         )
@@ -356,7 +361,7 @@ async def _put_back(
     letters = await lock_letters(connection, [outcome.claim.letter.id for outcome in refused])
     changes = Changes(connection, now, worker)
     for outcome in refused:
-        id_, generation = outcome.claim.letter.id, outcome.claim.letter.generation
+        id_, generation = outcome.claim.letter.id, outcome.claim.generation
         await _settle_attempts(connection, [id_], generation, Result.REFUSED, outcome.reason)
         letter = letters.get(id_)
         if letter is None or letter.generation != generation:

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from redrive.domain.letter import Letter
+from redrive.domain.letter import Head, Letter
 from redrive.domain.policy import PolicyBook
 from redrive.domain.replay import Destination
 
 
-def destination_of(letter: Letter, policies: PolicyBook) -> Destination | None:
+def destination_of(letter: Letter | Head, policies: PolicyBook) -> Destination | None:
     """Where a letter goes by itself; None if nothing tells where it failed."""
     if letter.queue is None:
         return None
@@ -22,7 +22,7 @@ def destination_of(letter: Letter, policies: PolicyBook) -> Destination | None:
 
 def destinations(
     policies: Callable[[], PolicyBook], redirect: Destination | None = None
-) -> Callable[[Letter], Destination | None]:
+) -> Callable[[Letter | Head], Destination | None]:
     """Where each letter goes; all of them to `redirect`, if there is one."""
     if redirect is not None:
         return lambda _: redirect

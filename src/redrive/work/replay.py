@@ -1,7 +1,8 @@
 """Runs a replay: batch after batch is claimed, sent and recorded, until there is no more.
 
 What it guarantees, beside what the Sender does:
-- A crash at any moment leaves at most one batch in doubt; whoever goes on begins behind it.
+- A crash at any moment leaves at most one batch in doubt; whoever goes on begins behind it. Without
+  pauses a batch goes in halves, and one is claimed while the other is being sent.
 - Paused or cancelled, it stops after the batch that is being sent.
 - While the breaker of a destination is open, it waits; when that is half-open, it sends one letter
   and waits for what becomes of it.
@@ -13,14 +14,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
 import structlog
 
-from redrive.domain.letter import Claim, Letter, Result
+from redrive.domain.letter import Claim, Head, Letter, Result
 from redrive.domain.lifecycle import State
 from redrive.domain.replay import Destination, Replay
 from redrive.store.replays import Batch, Replays
@@ -72,7 +73,7 @@ class ReplayRunner:
     async def run(
         self,
         replay: Replay,
-        destination_of: Callable[[Letter], Destination | None],
+        destination_of: Callable[[Letter | Head], Destination | None],
         progress: Progress | None = None,
     ) -> Progress:
         """Send what is left of a job that is ours, until it ends or it is time to stop. Raises what
@@ -83,11 +84,22 @@ class ReplayRunner:
         key = None if replay.ordered_by is None else read_ordering(replay.ordered_by)
         pace = None if replay.rate is None else Rate(replay.rate)
         most = None if replay.rate is None else max(1, round(replay.rate))
-        while not self._stopping.is_set():
-            if not await self._until_ready(replay, progress):
+        hurried = key is None and pace is None and replay.pause == 0 and replay.batch_size > 1
+        if hurried:
+            most = replay.batch_size // 2
+
+        def take() -> Awaitable[Batch]:
+            return self._replays.take_batch(replay, self._id, destination_of, most=most)
+
+        following: Batch | None = None
+        while following is not None or not self._stopping.is_set():
+            if following is None and not await self._until_ready(replay, progress):
                 return progress
-            batch = await self._replays.take_batch(replay, self._id, destination_of, most=most)
-            sent = await self._send(batch.claims, key)
+            batch, following = following or await take(), None
+            if hurried and batch.claims and not batch.ended and not self._stopping.is_set():
+                sent, following = await self._send_and_take(batch.claims, take)
+            else:
+                sent = await self._send(batch.claims, key)
             self._note(progress, batch, sent)
             if key is not None and (stuck := _stuck(sent)) is not None:
                 reason = f"letter {stuck.claim.letter.id} was not sent, and none may overtake it"
@@ -99,7 +111,7 @@ class ReplayRunner:
             if batch.held_by is not None and not batch.claims:
                 await self._wait_for_breaker(replay, batch, progress)
                 continue
-            if batch.claims:
+            if batch.claims and following is None:
                 owed = 0.0 if pace is None else pace.owed(len(batch.claims))
                 await self._idle(replay, max(owed, replay.pause))
         return progress
@@ -131,13 +143,30 @@ class ReplayRunner:
         if not claims:
             return []
         sent = await (self._sender.send(claims) if key is None else self._in_order(claims, key))
+        await self._record(sent)
+        return sent
+
+    async def _send_and_take(
+        self, claims: Sequence[Claim], take: Callable[[], Awaitable[Batch]]
+    ) -> tuple[list[Sent], Batch]:
+        """Send letters while the next ones are claimed. What was sent is recorded whether or not
+        more could be claimed."""
+        taking = asyncio.ensure_future(take())
+        try:
+            sent = await self._sender.send(claims)
+            await asyncio.wait((taking,))
+        finally:
+            taking.cancel()
+        await self._record(sent)
+        return sent, taking.result()
+
+    async def _record(self, sent: Sequence[Sent]) -> None:
         outcomes = [_outcome(each) for each in sent]
         await record_patiently(
             self._replays, self._id, outcomes, self._verdict_after, self._stopping
         )
         for each in sent:
             log_sent(self._log, each)
-        return sent
 
     async def _in_order(self, claims: Sequence[Claim], key: Key) -> list[Sent]:
         """Each key's letters one after the other; behind one that was not sent, none."""

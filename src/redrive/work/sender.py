@@ -19,6 +19,7 @@ What it guarantees:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -37,7 +38,7 @@ from redrive.amqp import (
 from redrive.amqp.fields import octets
 from redrive.broker.topology import return_key
 from redrive.domain import headers
-from redrive.domain.letter import Claim, Letter, Result
+from redrive.domain.letter import Claim, Head, Letter, Result
 from redrive.domain.texts import storable
 from redrive.errors import (
     BrokerError,
@@ -162,7 +163,7 @@ class Sender:
         for name in _OF_EARLIER_FAILURES:
             ours.pop(name, None)
         ours[_LETTER] = fields.longstr(letter.id)
-        ours[_GENERATION] = fields.int32(letter.generation)
+        ours[_GENERATION] = fields.int32(claim.generation)
         ours[_EXCHANGE], ours[_ROUTING_KEY] = fields.longstr(exchange), fields.longstr(key)
         if len(octets(key)) > _LONGEST_NAME or len(octets(exchange)) > _LONGEST_NAME:
             raise Unpublishable("its routing key or exchange is longer than a broker takes")
@@ -218,11 +219,15 @@ class Sender:
         self, sendings: Sequence[_Sending]
     ) -> list[tuple[_Sending, Outcome | RedriveError]]:
         """Every sending with its outcome; with the error that ended the channel, if there is none
-        before that; with `Unpublishable` if it was not even sent."""
-        assert self._publisher is not None
-        answers: dict[int, Outcome | RedriveError] = {}
-        try:
+        before that; with `Unpublishable` or `_NotSent` if nothing of it was written."""
+        with contextlib.suppress(BrokerError):
             await self._reopen()
+        assert self._publisher is not None
+        if self._publisher.closed:
+            return [(sending, _NOT_SENT) for sending in sendings]
+        answers: dict[int, Outcome | RedriveError] = {}
+        gone = BrokerError("")
+        try:
             unsent = self._publisher.publish_all(sendings)
             answers = {id(sending): error for sending, error in unsent}
             while len(answers) < len(sendings):
@@ -230,12 +235,10 @@ class Sender:
                     settled = await self._publisher.next_outcomes()
                 answers.update((id(sending), outcome) for sending, outcome in settled)
         except BrokerError as error:
-            gone: BrokerError = error
+            gone = error
         except TimeoutError:
             self.abort()
             gone = BrokerError(f"no answer for {_PATIENCE:.0f} s")
-        else:
-            gone = BrokerError("")
         return [(sending, answers.get(id(sending), gone)) for sending in sendings]
 
     async def _reopen(self) -> None:
@@ -248,30 +251,20 @@ class Sender:
         self, sending: _Sending, outcome: Outcome | RedriveError, *, alone: bool
     ) -> Sent | _Sending:
         claim = sending.claim
-        match outcome:
-            case Confirmed():
-                self._trusted.add(sending.exchange)
-                return Sent(claim=claim, result=Result.SENT)
-            case Unpublishable():
-                return Sent(claim=claim, result=Result.REFUSED, reason=str(outcome))
-            case ChannelClosed() if alone:  # on this one, so no queue has it
-                at_fault = outcome.code in _DESTINATION_AT_FAULT
-                where = f"exchange {sending.exchange!r}: " if at_fault else ""
-                return Sent(claim=claim, result=Result.REFUSED, reason=f"{where}{outcome.text}")
-            case RedriveError():
-                return Sent(claim=claim, result=Result.IN_DOUBT)
-            case Returned() if claim.queue is not None and sending.tries == 1:
-                self._trusted.add(sending.exchange)
-                return await self._find_queue(sending, claim.queue)
-            case _:
-                where = f"queue {claim.queue!r}" if claim.queue is not None else "the exchange"
-                passing = not isinstance(outcome, Returned)
-                return Sent(
-                    claim=claim,
-                    result=Result.REFUSED,
-                    reason=f"{where} {trouble(outcome)}",
-                    passing=passing,
-                )
+        if isinstance(outcome, RedriveError):
+            return _unanswered(sending, outcome, alone=alone)
+        self._trusted.add(sending.exchange)
+        if isinstance(outcome, Confirmed):
+            return Sent(claim=claim, result=Result.SENT)
+        if isinstance(outcome, Returned) and claim.queue is not None and sending.tries == 1:
+            return await self._find_queue(sending, claim.queue)
+        where = f"queue {claim.queue!r}" if claim.queue is not None else "the exchange"
+        return Sent(
+            claim=claim,
+            result=Result.REFUSED,
+            reason=f"{where} {trouble(outcome)}",
+            passing=not isinstance(outcome, Returned),
+        )
 
     async def _find_queue(self, sending: _Sending, queue: str) -> Sent | _Sending:
         """Nothing is bound for it: look for its queue, bind it, and send once more."""
@@ -298,6 +291,26 @@ class Sender:
         return again
 
 
+def _unanswered(sending: _Sending, error: RedriveError, *, alone: bool) -> Sent:
+    """What a sending without an answer is: in doubt, unless it certainly is in no queue."""
+    claim = sending.claim
+    if isinstance(error, ChannelClosed) and alone:  # on this one
+        at_fault = error.code in _DESTINATION_AT_FAULT
+        where = f"exchange {sending.exchange!r}: " if at_fault else ""
+        return Sent(claim=claim, result=Result.REFUSED, reason=f"{where}{error.text}")
+    if isinstance(error, _NotSent | Unpublishable):
+        passing = isinstance(error, _NotSent)
+        return Sent(claim=claim, result=Result.REFUSED, reason=str(error), passing=passing)
+    return Sent(claim=claim, result=Result.IN_DOUBT)
+
+
+class _NotSent(RedriveError):
+    """The connection was gone before anything of it was written."""
+
+
+_NOT_SENT: Final = _NotSent("the connection to the broker was lost before it was sent")
+
+
 class _Sending(Publish):
     """A letter on its way."""
 
@@ -308,7 +321,9 @@ class _Sending(Publish):
     tries: int
 
 
-def _published(letter: Letter, delivery: Delivery, ours: dict[bytes, bytes]) -> tuple[str, str]:
+def _published(
+    letter: Letter | Head, delivery: Delivery, ours: dict[bytes, bytes]
+) -> tuple[str, str]:
     """The exchange and routing key of its publisher, as bytes would have them: what is in the
     letter was made safe to store, and what is in the message may be of another hop."""
     noted = text_of(ours.get(_EXCHANGE)), text_of(ours.get(_ROUTING_KEY))

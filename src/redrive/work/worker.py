@@ -24,7 +24,7 @@ import structlog
 
 from redrive.amqp.supervision import supervise
 from redrive.domain.backoff import Backoff
-from redrive.domain.letter import Letter, Result
+from redrive.domain.letter import Head, Letter, Result
 from redrive.domain.lifecycle import State
 from redrive.domain.replay import Destination
 from redrive.domain.revival import Decision, LeaveToPerson, Postpone, Send
@@ -66,7 +66,7 @@ class Worker:
         rules: Rules,
         timetable: Timetable,
         conditions: Conditions,
-        destination_of: Callable[[Letter], Destination | None],
+        destination_of: Callable[[Letter | Head], Destination | None],
         max_revivals: int,
         batch: int,
         poll: timedelta,
@@ -263,7 +263,7 @@ def log_sent(logger: structlog.stdlib.BoundLogger, sent: Sent) -> None:
         "letter.sent",
         letter=letter.id,
         result=sent.result.value,
-        generation=letter.generation,
+        generation=sent.claim.generation,
         queue=sent.claim.queue,
         exchange=sent.claim.exchange,
         reason=sent.reason or None,

@@ -108,4 +108,5 @@ def _extend_attempts() -> None:
             name="result",
         ),
         sa.CheckConstraint(f"before IN ({_STATES})", name="before"),
+        postgresql_with={"fillfactor": 60},
     )
