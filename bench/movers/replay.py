@@ -54,7 +54,12 @@ async def replay(url: str, queue: str, store_url: str, stop: asyncio.Event) -> N
     ours = await store.replays.begin(made.id, "bench", worker.lease)
     look_for_garbage_seldom()  # as `redrive run` does
     runner = ReplayRunner(
-        "bench", store.replays, sender, verdict_after=worker.verdict_after, stopping=stop
+        "bench",
+        store.replays,
+        sender,
+        verdict_after=worker.verdict_after,
+        lease=worker.lease,
+        stopping=stop,
     )
     await runner.run(ours, destinations(PolicyBook, redirect))
     await stop.wait()

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from redrive.domain.letter import Fate, Letter
+from redrive.domain.letter import Fate, Head, Letter
 from redrive.domain.lifecycle import State
 
 
@@ -29,7 +29,7 @@ class LetterCollected:
 class LetterChanged:
     """A letter went to another state, by a worker, a verdict or a person."""
 
-    letter: Letter
+    letter: Letter | Head
     state: State
     """Where it is now."""
     reason: str

@@ -177,6 +177,7 @@ def sender(settings: Settings) -> Sender:
         lambda name: connect(settings, name),
         settings.topology.names.return_exchange,
         describe(settings.topology, settings.queue).queue_names(),
+        patience=settings.worker.lease.total_seconds() / 2,
     )
 
 

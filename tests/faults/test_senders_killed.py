@@ -167,6 +167,7 @@ async def operator_sends_doubtful(url: str, store: Store) -> None:
         store.replays,
         parts.sender,
         verdict_after=VERDICT_AFTER,
+        lease=LEASE,
         stopping=asyncio.Event(),
     )
     progress = await runner.run(ours, destinations(lambda: parts.policies))
@@ -226,6 +227,10 @@ async def test_a_worker_killed_between_claim_and_record_sends_nothing_twice(
             assert max(consumer.seen.values()) == 1
             unsent = {letter.id for letter in await all_letters(store)} - set(consumer.seen)
             assert unsent <= in_doubt
+            await operator_sends_doubtful(vhost.url, store)
+            await eventually_async(lambda: len(consumer.seen) == count, within=20)
+            twice = {letter for letter, times in consumer.seen.items() if times > 1}
+            assert twice <= in_doubt
             assert await books_are_exact(store)
 
 
@@ -293,7 +298,12 @@ async def finish(url: str, store: Store, replay_id: str) -> None:
     await parts.sender.open()
     ours = await store.replays.begin(replay_id, "last", LEASE)
     runner = ReplayRunner(
-        "last", store.replays, parts.sender, verdict_after=VERDICT_AFTER, stopping=asyncio.Event()
+        "last",
+        store.replays,
+        parts.sender,
+        verdict_after=VERDICT_AFTER,
+        lease=LEASE,
+        stopping=asyncio.Event(),
     )
     await runner.run(ours, destinations(lambda: parts.policies))
     found = await store.replays.get(replay_id)
@@ -364,6 +374,7 @@ async def keep_killing(redrive: CommandLine, processes: list[GuardedProcess], st
         ledger = await store.books.ledger()
         if not ledger.states[State.PENDING] and not ledger.states[State.PROCESSING]:
             log.info("done", kills=kills)
+            assert kills, "every letter was sent before the first kill"
             return
         if kills < KILLS:
             victim = chance.randrange(len(processes))

@@ -142,6 +142,7 @@ async def run(scene: Scene) -> None:
             store.replays,
             parts.sender,
             verdict_after=VERDICT_AFTER,
+            lease=LEASE,
             stopping=asyncio.Event(),
         )
         await runner.run(job, destinations(lambda: parts.policies))

@@ -80,7 +80,12 @@ async def replay(site: Site, filters: Filters | None = None, **order: object) ->
     assert made is not None
     ours = await site.store.replays.begin(made.id, "cli-1", LEASE)
     runner = ReplayRunner(
-        "cli-1", site.store.replays, site.sender, verdict_after=VERDICT_AFTER, stopping=stopping
+        "cli-1",
+        site.store.replays,
+        site.sender,
+        verdict_after=VERDICT_AFTER,
+        lease=LEASE,
+        stopping=stopping,
     )
     redirect = order.get("destination")
     assert redirect is None or isinstance(redirect, Destination)
@@ -529,8 +534,8 @@ async def test_returns_open_the_breaker_a_replay_waits_and_half_open_lets_one_th
     assert (await take_batch(site, made)).claims == []
     (probe,) = await site.sender.send(batch.claims)
     assert probe.result is Result.SENT
-    letter = probe.claim.letter
-    await receipt_arrives(site, {"letter": letter.id, "generation": letter.generation})
+    claim = probe.claim
+    await receipt_arrives(site, {"letter": claim.letter.id, "generation": claim.generation})
     (closed,) = await site.store.breakers.all()
     assert closed.breaker.state == "closed"
     assert len((await take_batch(site, made)).claims) == 7

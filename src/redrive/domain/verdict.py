@@ -36,11 +36,15 @@ class Verdict:
     reason: str
 
 
-def on_receipt(letter: Letter, attempt: Attempt, receipt: Receipt) -> Verdict | None:
-    """A receipt resolves the letter that it names; None if it says nothing of it."""
+def on_receipt(
+    letter: Letter, attempt: Attempt, receipt: Receipt, *, last_sent: int | None = None
+) -> Verdict | None:
+    """A receipt resolves the letter that it names; None if it says nothing of it. `last_sent` is
+    the newest generation that was not refused, if that is not the letter's own."""
     if receipt.queue is not None and attempt.queue not in (None, receipt.queue):
         return None  # somebody copied the headers onto another message
-    if attempt.result not in OUTSTANDING or attempt.generation != letter.generation:
+    last = letter.generation if last_sent is None else last_sent
+    if attempt.result not in OUTSTANDING or attempt.generation != last:
         return None
     if letter.status not in (State.PROCESSING, State.MANUAL):
         return None

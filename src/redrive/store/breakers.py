@@ -113,7 +113,8 @@ class Gate:
             self._breakers[place] = breaker.on_probe(self._now)
             await _write(self._connection, place, self._breakers[place], self._now)
         at = None if breaker.forced is not None else breaker.next_probe_at()
-        return Admitted(how_many, max(at, self._now) if at else self._now + CONDITIONS_AGAIN)
+        again = self._now + CONDITIONS_AGAIN  # at the latest: a verdict may close it any moment
+        return Admitted(how_many, min(max(at, self._now), again) if at else again)
 
 
 async def gate_of(

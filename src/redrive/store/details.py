@@ -10,7 +10,7 @@ from typing import Final
 from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from redrive.domain.letter import Attempt, Change, Edit, Envelope, Kept, Letter
+from redrive.domain.letter import Attempt, Change, Edit, Envelope, Kept, Letter, Result
 from redrive.domain.lifecycle import State
 from redrive.store.id_lists import is_one_of
 from redrive.store.rows import (
@@ -56,6 +56,38 @@ async def one_moment(connection: AsyncConnection) -> None:
     meanwhile is read whole. On SQLite every transaction does."""
     if connection.dialect.name != "sqlite":
         await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
+
+
+async def that_fit(connection: AsyncConnection, ids: Sequence[str], most: int) -> Sequence[str]:
+    """The first of the ids, whose letters together have no more bytes than that; at least one."""
+    sizes = await _sizes(connection, ids)
+    held = 0
+    for number, id_ in enumerate(ids):
+        held += sizes[id_]
+        if held > most and number:
+            return ids[:number]
+    return ids
+
+
+async def _sizes(connection: AsyncConnection, ids: Sequence[str]) -> Counter[str]:
+    """How many bytes each letter has, but for its small parts."""
+    sizes: Counter[str] = Counter()
+    envelope, edit = redrive_envelope.c, redrive_edit.c
+    for some in chunks(ids):
+        for query in (
+            select(
+                envelope.letter_id, func.length(envelope.properties) + func.length(envelope.body)
+            ).where(is_one_of(connection, envelope.letter_id, some)),
+            select(edit.letter_id, func.length(edit.properties) + func.length(edit.body)).where(
+                is_one_of(connection, edit.letter_id, some)
+            ),
+            select(_LETTER.id, func.length(_LETTER.error_stack)).where(
+                is_one_of(connection, _LETTER.id, some), _LETTER.error_stack.is_not(None)
+            ),
+        ):
+            for id_, size in (await connection.execute(query)).all():
+                sizes[id_] += size
+    return sizes
 
 
 def _history(
@@ -131,6 +163,15 @@ async def read_attempts(
     for row in (await connection.execute(query)).mappings():
         found[row["letter_id"]].append(read_attempt(row))
     return found
+
+
+async def last_sendings(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, Attempt]:
+    """By letter, the newest sending that was not refused: what is in no queue settles nothing."""
+    return {
+        id_: sent[-1]
+        for id_, attempts in (await read_attempts(connection, ids)).items()
+        if (sent := [each for each in attempts if each.result is not Result.REFUSED])
+    }
 
 
 async def _changes(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, list[Change]]:

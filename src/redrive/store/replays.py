@@ -36,8 +36,8 @@ from redrive.store.breakers import gate_of
 from redrive.store.changing import chunks, lock_heads
 from redrive.store.clock import DatabaseClock
 from redrive.store.cursors import read_cursor
+from redrive.store.details import last_sendings
 from redrive.store.engine import Database
-from redrive.store.id_lists import is_one_of
 from redrive.store.schema import (
     redrive_attempt,
     redrive_history,
@@ -75,6 +75,8 @@ class Batch:
     now: datetime | None = None
     held_by: str | None = None
     ended: bool = False
+    first: int = 0
+    """The position of its first letter."""
 
 
 class Replays:
@@ -232,7 +234,7 @@ class Replays:
     # Running
 
     async def take(self, vhost: str, worker: str, lease: timedelta) -> Replay | None:
-        """The oldest job that should run and that nobody runs, for this process; None if none."""
+        """A job that should run and that nobody runs, for this process; None if none."""
         async with self._database.writing() as connection:
             now = await self._clock.now(connection)
             query = (
@@ -242,7 +244,8 @@ class Replays:
                     _REPLAY.state == ReplayState.RUNNING.value,
                     or_(_REPLAY.locked_by.is_(None), _REPLAY.locked_at <= now - lease),
                 )
-                .order_by(_REPLAY.id)
+                # The one that has waited longest: a job that a breaker holds lets others go first.
+                .order_by(_REPLAY.updated_at, _REPLAY.id)
                 .limit(1)
                 .with_for_update(skip_locked=True)
             )
@@ -301,6 +304,12 @@ class Replays:
             held = await _lock(connection, replay.id)
             if held is None or not _is_ours(held, worker):
                 return Batch(ended=True)
+            if held.ordered_by is not None and (stuck := await _stuck_in_order(connection, held)):
+                reason = f"letter {stuck} may or may not have been sent, and none may overtake it"
+                await _write(
+                    connection, held.id, _paused(reason, await self._clock.now(connection))
+                )
+                return Batch(ended=True)
             size = min(most or held.batch_size, held.batch_size)
             ids = await _next_ids(connection, held.id, held.position, size)
             letters = await lock_heads(connection, ids)
@@ -322,7 +331,37 @@ class Replays:
             if done:
                 values |= {"state": ReplayState.DONE.value, "locked_by": None, "locked_at": None}
             await _write(connection, replay.id, values)
-        return Batch(claims, chooser.skipped, chooser.wait_until, now, chooser.held_by, ended=done)
+        return Batch(
+            claims,
+            chooser.skipped,
+            chooser.wait_until,
+            now,
+            chooser.held_by,
+            ended=done,
+            first=held.position,
+        )
+
+    async def give_back(
+        self, replay_id: str, worker: str, batch: Batch, outcomes: Sequence[Outcome]
+    ) -> None:
+        """A batch of which certainly nothing was sent: the job takes it again, unless it has gone
+        on, or was cancelled, since."""
+        async with self._database.writing() as connection:
+            now = await self._clock.now(connection)
+            behind = batch.first + len(batch.claims) + len(batch.skipped)
+            held = await _lock(connection, replay_id)
+            await record(connection, worker, outcomes, now, timedelta(0))
+            if held is None or held.position != behind:
+                return
+            if held.state not in (ReplayState.RUNNING, ReplayState.PAUSED, ReplayState.DONE):
+                return
+            values: dict[str, Any] = {
+                "position": batch.first,
+                "skipped": held.skipped - len(batch.skipped),
+            }
+            if held.state is ReplayState.DONE:
+                values["state"] = ReplayState.RUNNING.value
+            await _write(connection, replay_id, values)
 
     async def record(
         self, worker: str, outcomes: Sequence[Outcome], *, verdict_after: timedelta
@@ -427,17 +466,32 @@ class _Chooser:
 
 async def in_doubt_of(connection: AsyncConnection, letters: Sequence[Letter | Head]) -> set[str]:
     """Of these letters, those whose last sending has no verdict: it may have been consumed."""
-    sent = {letter.id: letter.generation for letter in letters if letter.generation}
+    sent = [letter.id for letter in letters if letter.generation]
     found: set[str] = set()
-    for some in chunks(list(sent)):
-        query = select(_ATTEMPT.letter_id, _ATTEMPT.generation).where(
-            is_one_of(connection, _ATTEMPT.letter_id, some),
-            _ATTEMPT.result.in_([result.value for result in OUTSTANDING]),
-        )
-        for letter_id, generation in (await connection.execute(query)).all():
-            if generation == sent[letter_id]:
-                found.add(letter_id)
+    for some in chunks(sent):
+        for id_, attempt in (await last_sendings(connection, some)).items():
+            if attempt.result in OUTSTANDING:
+                found.add(id_)
     return found
+
+
+async def _stuck_in_order(connection: AsyncConnection, replay: Replay) -> str | None:
+    """Of a job that keeps an order, a letter that may or may not have been sent, and that nobody
+    has settled yet: none may overtake it."""
+    query = (
+        select(_ATTEMPT.letter_id)
+        .join(redrive_replay_letter, _ITEM.letter_id == _ATTEMPT.letter_id)
+        .join(redrive_letter, _LETTER.id == _ATTEMPT.letter_id)
+        .where(
+            _ITEM.replay_id == replay.id,
+            _ATTEMPT.replay_id == replay.id,
+            _ATTEMPT.generation == _LETTER.generation,
+            _ATTEMPT.result.in_([Result.SENDING.value, Result.IN_DOUBT.value]),
+            _LETTER.status.in_([State.PROCESSING.value, State.MANUAL.value]),
+        )
+        .limit(1)
+    )
+    return (await connection.execute(query)).scalar_one_or_none()
 
 
 async def _next_ids(
@@ -460,6 +514,16 @@ async def _lock(connection: AsyncConnection, replay_id: str) -> Replay | None:
 
 async def _write(connection: AsyncConnection, replay_id: str, values: dict[str, Any]) -> None:
     await connection.execute(update(redrive_replay).where(_REPLAY.id == replay_id).values(values))
+
+
+def _paused(reason: str, now: datetime) -> dict[str, Any]:
+    return {
+        "state": ReplayState.PAUSED.value,
+        "reason": reason,
+        "updated_at": now,
+        "locked_by": None,
+        "locked_at": None,
+    }
 
 
 def _is_ours(replay: Replay, worker: str) -> bool:

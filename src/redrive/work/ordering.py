@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import jsonpath
-import orjson
 
 from redrive.amqp import Properties
 from redrive.domain.letter import Claim, Envelope
@@ -53,8 +53,11 @@ def _found(envelope: Envelope, path: Any) -> str | None:
         str(kind) if kind is not None else None,
         str(encoding) if encoding is not None else None,
     )
-    values = path.findall(decoded.document) if decoded.document is not None else []
-    return orjson.dumps(values).decode() if values else None
+    try:
+        values = path.findall(decoded.document) if decoded.document is not None else []
+    except Exception:  # noqa: BLE001  (the library's own, of many kinds: no key, then)
+        return None
+    return json.dumps(values) if values else None
 
 
 def in_waves(claims: Sequence[Claim], key: Key) -> Iterator[list[tuple[str | None, Claim]]]:

@@ -7,6 +7,7 @@ What it guarantees, beside what the Sender does:
 - While the breaker of a destination is open, it waits; when that is half-open, it sends one letter
   and waits for what becomes of it.
 - Where letters keep their order, one that is refused or in doubt stops the job: none overtakes it.
+- A queue that is full, or down, pauses the job: what it did not take is as it was before.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ import structlog
 from redrive.domain.letter import Claim, Head, Letter, Result
 from redrive.domain.lifecycle import State
 from redrive.domain.replay import Destination, Replay
+from redrive.errors import ConnectionLost, OrderRefused
 from redrive.store.replays import Batch, Replays
 from redrive.store.sendings import Outcome
 from redrive.work.ordering import Key, in_waves, read_ordering
 from redrive.work.pace import Rate
 from redrive.work.sender import Sender, Sent
-from redrive.work.worker import log_sent, record_patiently
+from redrive.work.worker import FULL_AGAIN, log_sent, record_patiently
 
 log = structlog.get_logger()
 
@@ -52,7 +54,7 @@ class Progress:
 class ReplayRunner:
     """Runs jobs in this process, one at a time."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (what it works with, each by its name)
         self,
         worker_id: str,
         replays: Replays,
@@ -60,14 +62,19 @@ class ReplayRunner:
         *,
         verdict_after: timedelta,
         stopping: asyncio.Event,
+        lease: timedelta,
         on_progress: Callable[[Progress], None] = lambda _: None,
+        waits: bool = True,
     ) -> None:
+        """`waits`: it waits for breakers, instead of leaving the job to whoever takes it next."""
         self._id = worker_id
         self._replays = replays
         self._sender = sender
         self._verdict_after = verdict_after
         self._stopping = stopping
         self._on_progress = on_progress
+        self._waits = waits
+        self._renew = min(_RENEW, lease.total_seconds() / 3)
         self._log = log.bind(worker=worker_id)
 
     async def run(
@@ -92,23 +99,28 @@ class ReplayRunner:
             return self._replays.take_batch(replay, self._id, destination_of, most=most)
 
         following: Batch | None = None
+        reason: str | None = None  # why it must stop, once what is claimed has been sent
         while following is not None or not self._stopping.is_set():
             if following is None and not await self._until_ready(replay, progress):
                 return progress
             batch, following = following or await take(), None
-            if hurried and batch.claims and not batch.ended and not self._stopping.is_set():
-                sent, following = await self._send_and_take(batch.claims, take)
+            more = not batch.ended and reason is None and not self._stopping.is_set()
+            if hurried and batch.claims and more:
+                sent, following = await self._send_and_take(replay, batch, take)
             else:
-                sent = await self._send(batch.claims, key)
+                sent = await self._send(replay, batch, key)
             self._note(progress, batch, sent)
-            if key is not None and (stuck := _stuck(sent)) is not None:
-                reason = f"letter {stuck.claim.letter.id} was not sent, and none may overtake it"
+            reason = reason or _why_stop(sent, in_order=key is not None)
+            if reason is not None and following is None:
                 if not batch.ended:
-                    await self._replays.pause(replay.id, reason)
+                    with contextlib.suppress(OrderRefused):  # somebody was faster
+                        await self._replays.pause(replay.id, reason)
                 return progress
             if batch.ended:
                 return progress
             if batch.held_by is not None and not batch.claims:
+                if not self._waits:
+                    return progress
                 await self._wait_for_breaker(replay, batch, progress)
                 continue
             if batch.claims and following is None:
@@ -125,7 +137,7 @@ class ReplayRunner:
         try:
             while True:
                 done, _ = await asyncio.wait(
-                    both, timeout=_RENEW, return_when=asyncio.FIRST_COMPLETED
+                    both, timeout=self._renew, return_when=asyncio.FIRST_COMPLETED
                 )
                 if waiting in done:
                     waiting.result()
@@ -139,26 +151,40 @@ class ReplayRunner:
             for task in both:
                 task.cancel()
 
-    async def _send(self, claims: Sequence[Claim], key: Key | None) -> list[Sent]:
+    async def _send(self, replay: Replay, batch: Batch, key: Key | None) -> list[Sent]:
+        claims = batch.claims
         if not claims:
             return []
         sent = await (self._sender.send(claims) if key is None else self._in_order(claims, key))
+        if all(each.unwritten for each in sent):
+            await self._give_back(replay, batch, sent)
+            raise ConnectionLost(sent[0].reason)
         await self._record(sent)
         return sent
 
+    async def _give_back(self, replay: Replay, batch: Batch, unsent: Sequence[Sent]) -> None:
+        outcomes = [_outcome(each) for each in unsent]
+        await self._replays.give_back(replay.id, self._id, batch, outcomes)
+
     async def _send_and_take(
-        self, claims: Sequence[Claim], take: Callable[[], Awaitable[Batch]]
+        self, replay: Replay, batch: Batch, take: Callable[[], Awaitable[Batch]]
     ) -> tuple[list[Sent], Batch]:
         """Send letters while the next ones are claimed. What was sent is recorded whether or not
-        more could be claimed."""
+        more could be claimed; if the connection is gone, both go back."""
         taking = asyncio.ensure_future(take())
         try:
-            sent = await self._sender.send(claims)
+            sent = await self._sender.send(batch.claims)
             await asyncio.wait((taking,))
         finally:
             taking.cancel()
-        await self._record(sent)
-        return sent, taking.result()
+        if not all(each.unwritten for each in sent):
+            await self._record(sent)
+            return sent, taking.result()
+        following, why = taking.result(), sent[0].reason
+        for taken in (following, batch):  # the last that was taken first
+            unsent = [_unwritten(claim, why) for claim in taken.claims]
+            await self._give_back(replay, taken, unsent)
+        raise ConnectionLost(why)
 
     async def _record(self, sent: Sequence[Sent]) -> None:
         outcomes = [_outcome(each) for each in sent]
@@ -202,9 +228,9 @@ class ReplayRunner:
         """Until it may admit another letter; with a sign of life now and then."""
         progress.waits_for = f"the breaker of {batch.held_by} is open"
         self._on_progress(progress)
-        wait = _RENEW
+        wait = self._renew
         if batch.wait_until is not None and batch.now is not None:
-            wait = min(_RENEW, max(0.1, (batch.wait_until - batch.now).total_seconds()))
+            wait = min(self._renew, max(0.1, (batch.wait_until - batch.now).total_seconds()))
         if await self._replays.renew(replay.id, self._id, progress.waits_for):
             await self._idle(replay, wait)
 
@@ -215,15 +241,35 @@ class ReplayRunner:
         until = loop.time() + seconds
         while (left := until - loop.time()) > 0 and not self._stopping.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), min(left, _RENEW))
-            if left > _RENEW and not await self._replays.renew(replay.id, self._id, ""):
+                await asyncio.wait_for(self._stopping.wait(), min(left, self._renew))
+            if left > self._renew and not await self._replays.renew(replay.id, self._id, ""):
                 return
 
 
 def _outcome(sent: Sent) -> Outcome:
-    """What is noted: a person asked for it, so a person hears why it was not sent."""
-    return Outcome(claim=sent.claim, result=sent.result, reason=sent.reason, after=State.MANUAL)
+    """What is noted: a person asked for it, so a person hears why it was not sent; but what stands
+    in its way only for now leaves a letter as it was."""
+    before = sent.claim.letter.status
+    as_it_was = sent.passing and before in (State.PENDING, State.FAILED)
+    return Outcome(
+        claim=sent.claim,
+        result=sent.result,
+        reason=sent.reason,
+        after=before if as_it_was else State.MANUAL,
+        retry_in=FULL_AGAIN,
+    )
 
 
-def _stuck(sent: Sequence[Sent]) -> Sent | None:
-    return next((each for each in sent if each.result is not Result.SENT), None)
+def _unwritten(claim: Claim, why: str) -> Sent:
+    return Sent(claim=claim, result=Result.REFUSED, reason=why, passing=True, unwritten=True)
+
+
+def _why_stop(sent: Sequence[Sent], *, in_order: bool) -> str | None:
+    """Why a job must not go on by itself; None if it may."""
+    full = (each for each in sent if each.passing and not each.unwritten)
+    if (held := next(full, None)) is not None:
+        return f"letter {held.claim.letter.id} was not sent: {held.reason}"
+    stuck = next((each for each in sent if each.result is not Result.SENT), None)
+    if in_order and stuck is not None:
+        return f"letter {stuck.claim.letter.id} was not sent, and none may overtake it"
+    return None

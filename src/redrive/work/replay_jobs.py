@@ -1,5 +1,5 @@
 """Replays that nobody runs are run by a worker: those that were left to it, and those whose process
-died. One at a time; others are taken by other workers."""
+died. One at a time; one that a breaker holds is left, so that others have their turn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import structlog
 from redrive.amqp.supervision import supervise
 from redrive.domain.policy import PolicyBook
 from redrive.domain.replay import Replay, read_destination
-from redrive.errors import BrokerError, StoreError
+from redrive.errors import BrokerError, OrderRefused, StoreError
 from redrive.store.replays import Replays
 from redrive.work.destinations import destinations
 from redrive.work.replay import ReplayRunner
@@ -22,7 +22,7 @@ from redrive.work.sender import Sender
 
 log = structlog.get_logger()
 
-_LOOK_EVERY: Final = 2.0
+_LOOK_EVERY: Final = 1.0
 
 
 class ReplayJobs:
@@ -66,10 +66,8 @@ class ReplayJobs:
                 self._outage = ""
             except StoreError as error:
                 self._say(error)
-                replay = None
-            if replay is None:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stopping.wait(), _LOOK_EVERY)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), _LOOK_EVERY)
 
     async def _run(self, replay: Replay) -> None:
         async def session() -> None:
@@ -82,9 +80,14 @@ class ReplayJobs:
                     sender,
                     verdict_after=self._verdict_after,
                     stopping=self._stopping,
+                    lease=self._lease,
+                    waits=False,
                 )
                 redirect = read_destination(replay.destination) if replay.destination else None
-                current = await self._replays.begin(replay.id, self._id, self._lease)
+                try:
+                    current = await self._replays.begin(replay.id, self._id, self._lease)
+                except OrderRefused:
+                    return  # paused, cancelled or taken over while the broker was away
                 await runner.run(current, destinations(self._policies, redirect))
                 await sender.close()
             finally:

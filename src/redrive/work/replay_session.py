@@ -110,6 +110,7 @@ class ReplaySession:
                 sender,
                 verdict_after=self.verdict_after,
                 stopping=stopping,
+                lease=self.lease,
                 on_progress=on_progress,
             )
             await runner.run(replay, destinations(lambda: self.policies, redirect), progress)

@@ -68,7 +68,6 @@ _OF_EARLIER_FAILURES: Final = tuple(
 _LONGEST_NAME: Final = 255
 _DESTINATION_AT_FAULT: Final = frozenset((403, 404))
 _PATIENCE: Final = 30.0
-"""Seconds without any answer after which what is unanswered is in doubt. Less than a lease."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,12 +81,24 @@ class Sent:
     """Why it was refused."""
     passing: bool = False
     """Whether what refused it will pass: a queue that is full, or down."""
+    unwritten: bool = False
+    """Whether it was refused because the connection was gone before anything of it was written."""
 
 
 class Sender:
     """Publishes claims. One owner opens it, sends, and closes it."""
 
-    def __init__(self, connect: Connect, return_exchange: str, own_queues: Collection[str]) -> None:
+    def __init__(
+        self,
+        connect: Connect,
+        return_exchange: str,
+        own_queues: Collection[str],
+        *,
+        patience: float = _PATIENCE,
+    ) -> None:
+        """`patience`: seconds without any answer after which what is unanswered is in doubt; less
+        than a lease."""
+        self._patience = patience
         self._connect = connect
         self._return_exchange = return_exchange
         self._own_queues = own_queues
@@ -231,14 +242,14 @@ class Sender:
             unsent = self._publisher.publish_all(sendings)
             answers = {id(sending): error for sending, error in unsent}
             while len(answers) < len(sendings):
-                async with asyncio.timeout(_PATIENCE):
+                async with asyncio.timeout(self._patience):
                     settled = await self._publisher.next_outcomes()
                 answers.update((id(sending), outcome) for sending, outcome in settled)
         except BrokerError as error:
             gone = error
         except TimeoutError:
             self.abort()
-            gone = BrokerError(f"no answer for {_PATIENCE:.0f} s")
+            gone = BrokerError(f"no answer for {self._patience:.0f} s")
         return [(sending, answers.get(id(sending), gone)) for sending in sendings]
 
     async def _reopen(self) -> None:
@@ -299,8 +310,14 @@ def _unanswered(sending: _Sending, error: RedriveError, *, alone: bool) -> Sent:
         where = f"exchange {sending.exchange!r}: " if at_fault else ""
         return Sent(claim=claim, result=Result.REFUSED, reason=f"{where}{error.text}")
     if isinstance(error, _NotSent | Unpublishable):
-        passing = isinstance(error, _NotSent)
-        return Sent(claim=claim, result=Result.REFUSED, reason=str(error), passing=passing)
+        unwritten = isinstance(error, _NotSent)
+        return Sent(
+            claim=claim,
+            result=Result.REFUSED,
+            reason=str(error),
+            passing=unwritten,
+            unwritten=unwritten,
+        )
     return Sent(claim=claim, result=Result.IN_DOUBT)
 
 

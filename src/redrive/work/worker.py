@@ -173,8 +173,9 @@ class Worker:
             await record_patiently(
                 self._sendings, self.id, outcomes, self._verdict_after, self._stopping
             )
-            for each in sent:
+            for each, outcome in zip(sent, outcomes, strict=True):
                 log_sent(self._log, each)
+                tell_refused(self._events, outcome)
         return taken.looked_at
 
     # Deciding
@@ -254,6 +255,12 @@ async def record_patiently(
                 raise
             delay = backoff.delay(failures, random.random())  # noqa: S311  # spreads load, no secret
         await asyncio.sleep(delay.total_seconds())
+
+
+def tell_refused(events: Events, outcome: Outcome) -> None:
+    """A letter that was not sent, and is left to a person or has failed, is one that changed."""
+    if outcome.result is Result.REFUSED and outcome.after is not State.PENDING:
+        events.tell(LetterChanged(outcome.claim.letter, outcome.after, outcome.reason))
 
 
 def log_sent(logger: structlog.stdlib.BoundLogger, sent: Sent) -> None:

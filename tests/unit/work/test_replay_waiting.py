@@ -81,6 +81,7 @@ async def run(jobs: Jobs, sends: Sends, stopping: asyncio.Event) -> Progress:
         cast("Replays", jobs),
         cast("Sender", sends),
         verdict_after=timedelta(minutes=10),
+        lease=timedelta(minutes=1),
         stopping=stopping,
     )
     return await asyncio.wait_for(runner.run(JOB, lambda _: None), 10)
