@@ -90,7 +90,7 @@ METHODS: st.SearchStrategy[base.Frame] = st.one_of(
     st.builds(commands.Basic.Cancel, consumer_tag=NAME, nowait=BIT),
     st.builds(commands.Basic.Get, queue=NAME, no_ack=BIT),
     st.builds(commands.Confirm.Select, nowait=BIT),
-    st.builds(commands.Basic.Ack, delivery_tag=st.integers(0, 2**63), multiple=BIT),
+    st.builds(commands.Basic.Ack, delivery_tag=st.integers(0, 2**63 - 1), multiple=BIT),
 )
 TAG = st.integers(0, 2**63 - 1)
 
