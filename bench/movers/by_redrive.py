@@ -6,8 +6,8 @@ import asyncio
 
 from bench.movers import PREFETCH, NotTaken, Order
 from redrive.amqp import Connection, Delivery, Publish, Refused, Returned, connect, parse_addresses
+from redrive.amqp.republish import republished
 from redrive.work.mover import Limits, Mover, Park, Stay
-from redrive.work.republish import republished
 
 
 class ToQueue:

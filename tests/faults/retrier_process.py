@@ -22,11 +22,11 @@ import uvloop
 
 from redrive.amqp import Delivery, Publish
 from redrive.amqp.confirms import CONFIRMED
+from redrive.amqp.lane import LaneOutcome
 from redrive.amqp.wire import Wire
 from redrive.broker.processes import GuardedProcess
 from redrive.domain.policy import Policy, PolicyBook
 from redrive.settings.sections import TopologySettings
-from redrive.work.lane import LaneOutcome
 from redrive.work.mover import Instruction, Limits, MoverSession
 from redrive.work.retrier import Retrier
 from redrive.work.retry_plan import RetryPlan

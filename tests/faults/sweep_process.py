@@ -16,8 +16,8 @@ from typing import Any
 
 import uvloop
 
+from redrive.amqp.lane import Connect
 from redrive.broker.processes import GuardedProcess
-from redrive.work.lane import Connect
 from redrive.work.look import Outcome
 from redrive.work.mover import MoverSession
 from redrive.work.queue_site import QueueSite

@@ -12,8 +12,8 @@ import pytest
 
 from redrive.amqp import Connection, Delivery, Properties, Publish, Refused, Returned, fields
 from redrive.amqp import consumer as consumer_module
+from redrive.amqp.lane import Connect
 from redrive.domain import headers
-from redrive.work.lane import Connect
 from redrive.work.mover import Instruction, Limits, Park, Stay
 from tests.services.eventually import eventually_async
 from tests.services.frameparser import ACK, DELIVER, PUBLISH, Frames, Message, Method

@@ -15,8 +15,8 @@ from urllib.parse import quote
 import pytest
 
 from redrive.amqp import Delivery, Properties, Publish, fields
+from redrive.amqp.lane import Connect
 from redrive.domain import headers
-from redrive.work.lane import Connect
 from redrive.work.mover import Instruction, Limits
 from tests.services.eventually import eventually_async
 from tests.services.moving import (

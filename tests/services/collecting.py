@@ -16,6 +16,7 @@ from unittest.mock import patch
 from sqlalchemy import select, text
 
 from redrive.amqp import Properties, Publish, fields
+from redrive.amqp.lane import Connect
 from redrive.amqp.supervision import supervise
 from redrive.domain.filters import Filters
 from redrive.domain.letter import Kept
@@ -25,7 +26,6 @@ from redrive.store.store import Store
 from redrive.work import collector, keeper
 from redrive.work.collector import Collector
 from redrive.work.keeper import LetterStore
-from redrive.work.lane import Connect
 from redrive.work.mover import Limits
 from redrive.work.understand import Understanding
 from tests.services.eventually import eventually_async

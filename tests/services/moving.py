@@ -24,11 +24,11 @@ from redrive.amqp import (
     parse_addresses,
 )
 from redrive.amqp.confirms import CONFIRMED
+from redrive.amqp.lane import Connect
+from redrive.amqp.republish import republished
 from redrive.domain import headers
 from redrive.domain.backoff import Backoff
-from redrive.work.lane import Connect
 from redrive.work.mover import Instruction, Limits, Mover, Park, Stay
-from redrive.work.republish import republished
 from tests.services.eventually import eventually_async
 from tests.services.frameparser import Section, section
 

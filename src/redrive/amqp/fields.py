@@ -10,6 +10,7 @@ raise `MalformedData`; a field whose inside cannot be read comes back as `Unread
 
 from __future__ import annotations
 
+import itertools
 import math
 import struct
 from collections.abc import Iterable, Iterator, Mapping
@@ -184,6 +185,42 @@ def _decode_nested(data: bytes, start: int, end: int, depth: int) -> Value:
         return items
     except (MalformedData, IndexError):
         return Unreadable(data[start:end])
+
+
+def array_items(field: bytes | None) -> list[bytes]:
+    """The raw fields of an array; none if it is not one."""
+    if field is None:
+        return []
+    ends = item_ends(field)
+    return [field[start:end] for start, end in itertools.pairwise((5, *ends))]
+
+
+def count_items(field: bytes) -> int:
+    """How many fields an array has; none if it is not one."""
+    return len(item_ends(field))
+
+
+def item_ends(field: bytes) -> list[int]:
+    """Where each field of an array ends; the first begins at 5."""
+    if field[:1] != b"A":
+        return []
+    ends = []
+    position, end = 5, len(field)
+    try:
+        while position < end:
+            if field[position] == 0x46:  # a death, as most are
+                position += 5 + int(_U32.unpack_from(field, position + 1)[0])
+            else:
+                position = field_end(field, position, end)
+            ends.append(position)
+    except (MalformedData, struct.error):
+        return []
+    return ends if position == end else []
+
+
+def text_of(field: bytes | None) -> str | None:
+    """A header that should be a string; None if it is none, or not one."""
+    return text(field[5:]) if field is not None and field[:1] == b"S" else None
 
 
 def longstr(value: str | bytes) -> bytes:

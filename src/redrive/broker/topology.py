@@ -173,6 +173,14 @@ def return_key(queue: str) -> str:
     return key
 
 
+def tier_key(routing_key: str, tier: int) -> str:
+    """The key that brings a message to a tier; where the original does not fit in, without it."""
+    key = f"binding.{routing_key}.{tier}"
+    if len(key) > 60 and len(key.encode("utf-8", "surrogateescape")) > _LONGEST_KEY:
+        return f"binding.{tier}"  # the original is in the headers; a character has four bytes
+    return key
+
+
 def retry_queue_of(queue: str) -> str:
     """Where a queue of the per-queue layout sends what failed (seed 004)."""
     return f"{queue}.retry"

@@ -22,6 +22,8 @@ USER_ID: Final = "redrive-user-id"
 EXPIRATION: Final = "redrive-expiration"
 CC: Final = "redrive-cc"
 BCC: Final = "redrive-bcc"
+NOT_BEFORE: Final = "redrive-not-before"
+CRASHES: Final = "redrive-crashes"
 TAGS: Final = "redrive-tags"
 """Set by producers, not by Redrive: comma separated."""
 
@@ -44,6 +46,8 @@ WRITTEN: Final = (
     EXPIRATION,
     CC,
     BCC,
+    NOT_BEFORE,
+    CRASHES,
 )
 """Every header that Redrive may write."""
 

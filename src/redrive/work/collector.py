@@ -27,12 +27,12 @@ from typing import Final
 import structlog
 
 from redrive.amqp import Connection, Consumer, Delivery
+from redrive.amqp.lane import Connect
 from redrive.amqp.supervision import supervise
 from redrive.domain.letter import Arrival, Collected
 from redrive.errors import BrokerError, the_reason
 from redrive.events import Events, LetterCollected
 from redrive.work.keeper import Keeper, LetterStore
-from redrive.work.lane import Connect
 from redrive.work.mover import Limits
 from redrive.work.redact import NO_REDACTION, Redaction
 from redrive.work.system_state import system_watch

@@ -10,12 +10,11 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from redrive.amqp import Delivery, Properties, Publish, Refused, Returned, fields
-from redrive.amqp.fields import octets
+from redrive.amqp.fields import octets, text_of
+from redrive.amqp.republish import Draft
 from redrive.domain import headers
 from redrive.domain.retry import Dead
 from redrive.work.mover import Park, Stay
-from redrive.work.origin import text_of
-from redrive.work.republish import Draft
 
 _ERROR_TYPE: Final = octets(headers.ERROR_TYPE)
 _ERROR_REASON: Final = octets(headers.ERROR_REASON)

@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from typing import Final
 
 from redrive.amqp import fields
+from redrive.amqp.fields import array_items
 from redrive.domain.deaths import Death, read_deaths
 from redrive.domain.texts import storable
 from redrive.errors import MalformedData
-from redrive.work.origin import array_items
 
 _TABLE: Final = ord("F")
 _TIME: Final = b"\x04timeT"

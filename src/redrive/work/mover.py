@@ -32,10 +32,10 @@ import structlog
 
 from redrive.amqp import Delivery, Publish, Refused, Returned
 from redrive.amqp.confirms import CONFIRMED
+from redrive.amqp.lane import Connect, Lane, LaneOutcome, Poison
 from redrive.amqp.supervision import supervise
 from redrive.domain.backoff import Backoff
 from redrive.errors import BrokerError, Unpublishable, the_reason
-from redrive.work.lane import Connect, Lane, LaneOutcome, Poison
 
 log = structlog.get_logger()
 

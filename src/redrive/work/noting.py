@@ -11,10 +11,10 @@ from typing import Final
 
 from redrive.amqp import Delivery, fields
 from redrive.amqp.fields import octets
+from redrive.amqp.ours import STARTS_ANEW, drop_wrong_types, identity
+from redrive.amqp.republish import Draft
 from redrive.domain import headers
 from redrive.work.origin import Origin, Origins
-from redrive.work.republish import Draft
-from redrive.work.retry_plan import STARTS_ANEW, drop_wrong_types, identity
 
 _ID: Final = octets(headers.ID)
 _QUEUE: Final = octets(headers.QUEUE)
@@ -42,7 +42,7 @@ class Notes:
             ours[_EXCHANGE] = fields.longstr(octets(delivery.exchange))
             ours[_ROUTING_KEY] = fields.longstr(octets(delivery.routing_key))
         if _ID not in ours:
-            ours[_ID] = identity(delivery, draft, origin or _NOWHERE)
+            ours[_ID] = identity(delivery, draft, (origin or _NOWHERE).in_words)
         return draft
 
     def _note(self, draft: Draft, origin: Origin) -> None:

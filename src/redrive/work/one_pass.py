@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from redrive.amqp import Delivery, Publish, Refused, Returned
-from redrive.work.lane import Connect, Lane
+from redrive.amqp.lane import Connect, Lane
 from redrive.work.mover import (
     Counts,
     Hold,

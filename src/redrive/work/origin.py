@@ -11,19 +11,18 @@ remembered for all that is equal but the time.
 from __future__ import annotations
 
 import itertools
-import struct
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from redrive.amqp import fields
+from redrive.amqp.fields import array_items, item_ends, text_of
 from redrive.errors import MalformedData
 
 _TABLE: Final = ord("F")
 _STRING: Final = ord("S")
 _TIME: Final = b"\x04timeT"
 _TIME_SIZE: Final = 8
-_u32: Final = struct.Struct(">I").unpack_from
 _REMEMBERED: Final = 4096
 """How many deaths are kept in mind. Beyond it all are forgotten: what repeats comes back."""
 _LONGEST: Final = 1024
@@ -90,7 +89,7 @@ def origin_of(x_death: bytes | None, own_queues: Collection[str]) -> Origin | No
     """The origin that a raw `x-death` tells; None if it tells none."""
     if x_death is None:
         return None
-    for start, end in itertools.pairwise((5, *_item_ends(x_death))):
+    for start, end in itertools.pairwise((5, *item_ends(x_death))):
         if x_death[start] != _TABLE:
             continue
         try:
@@ -148,42 +147,6 @@ def _table(raw: bytes, start: int, end: int) -> dict[bytes, tuple[int, bytes]]:
     for name, field, stop in fields.table_entries(raw, start, end):
         found.setdefault(name, (field, raw[field:stop]))
     return found
-
-
-def array_items(field: bytes | None) -> list[bytes]:
-    """The raw fields of an array; none if it is not one."""
-    if field is None:
-        return []
-    ends = _item_ends(field)
-    return [field[start:end] for start, end in itertools.pairwise((5, *ends))]
-
-
-def count_items(field: bytes) -> int:
-    """How many fields an array has; none if it is not one."""
-    return len(_item_ends(field))
-
-
-def _item_ends(field: bytes) -> list[int]:
-    """Where each field of an array ends; the first begins at 5."""
-    if field[:1] != b"A":
-        return []
-    ends = []
-    position, end = 5, len(field)
-    try:
-        while position < end:
-            if field[position] == _TABLE:  # a death, as most are
-                position += 5 + _u32(field, position + 1)[0]
-            else:
-                position = fields.field_end(field, position, end)
-            ends.append(position)
-    except (MalformedData, struct.error):
-        return []
-    return ends if position == end else []
-
-
-def text_of(field: bytes | None) -> str | None:
-    """A header that should be a string; None if it is none, or not one."""
-    return fields.text(field[5:]) if field is not None and field[:1] == b"S" else None
 
 
 def _string(field: bytes | None) -> bytes | None:

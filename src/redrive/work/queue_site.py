@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from redrive.amqp import Connection
+from redrive.amqp.lane import Connect
 from redrive.broker.live import SpareChannel
 from redrive.broker.looking import QueueFacts, Version, read_version
 from redrive.broker.management import Management
 from redrive.broker.topology import DELIVERY_LIMIT
 from redrive.errors import AccessRefused, ManagementError, NotFound
-from redrive.work.lane import Connect
 
 _COLUMNS = (
     *("name", "type", "durable", "exclusive", "auto_delete", "arguments", "policy"),

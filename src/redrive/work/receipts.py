@@ -20,12 +20,12 @@ from uuid import UUID
 import structlog
 
 from redrive.amqp import Consumer, Delivery
+from redrive.amqp.lane import Connect
 from redrive.amqp.supervision import supervise
 from redrive.domain.verdict import Receipt
 from redrive.errors import BrokerError, StoreError
 from redrive.events import Events, LetterChanged
 from redrive.store.verdicts import Settled
-from redrive.work.lane import Connect
 
 log = structlog.get_logger()
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 
+from redrive.amqp.lane import Connect
 from redrive.broker.topology import delay_queue_of, describe, retry_queue_of
 from redrive.settings.sections import QueueSettings, TopologySettings
 from redrive.work.dead_letters import Route
-from redrive.work.lane import Connect
 from redrive.work.mover import Limits, Mover, Plan
 from redrive.work.retry_plan import Policies, RetryNames, RetryPlan
 from redrive.work.return_path import ReturnPath
@@ -76,6 +76,7 @@ def retry_names(topology: TopologySettings, queues: Sequence[QueueSettings]) -> 
         dead=Route(exchange=names.dlq_exchange, routing_key=names.dlq_routing_key),
         return_exchange=names.return_exchange,
         tiers=len(topology.tiers),
+        prefix=topology.prefix,
     )
 
 

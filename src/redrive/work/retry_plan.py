@@ -11,19 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from functools import lru_cache
-from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from redrive.amqp import Delivery, Publish, Refused, Returned, fields, surgery
-from redrive.amqp.fields import octets
+from redrive.amqp import Delivery, Publish, Refused, Returned, fields
+from redrive.amqp.fields import octets, text_of
+from redrive.amqp.ours import count_of, drop_wrong_types, identity, start_anew
+from redrive.amqp.republish import Draft
+from redrive.broker.topology import tier_key
 from redrive.domain import headers
 from redrive.domain.policy import PolicyBook
 from redrive.domain.retry import Dead, Failed, decide
 from redrive.work.dead_letters import DeadLetters, Route, trouble
 from redrive.work.mover import Instruction, Park, Stay
-from redrive.work.origin import Origin, Origins, rejected_in, text_of
-from redrive.work.republish import Draft
+from redrive.work.origin import Origins, rejected_in
 
 _ID: Final = octets(headers.ID)
 _ATTEMPT: Final = octets(headers.ATTEMPT)
@@ -32,57 +32,11 @@ _EXCHANGE: Final = octets(headers.EXCHANGE)
 _ROUTING_KEY: Final = octets(headers.ROUTING_KEY)
 _FIRST_FAILED_AT: Final = octets(headers.FIRST_FAILED_AT)
 _LETTER: Final = octets(headers.LETTER)
-_GENERATION: Final = octets(headers.GENERATION)
-_PARENT: Final = octets(headers.PARENT)
-STARTS_ANEW: Final = tuple(
-    octets(name)
-    for name in (
-        headers.ID,
-        headers.ATTEMPT,
-        headers.EXCHANGE,
-        headers.ROUTING_KEY,
-        headers.FIRST_FAILED_AT,
-        headers.LETTER,
-        headers.GENERATION,
-        headers.ERROR_TYPE,
-        headers.ERROR_REASON,
-        headers.ERROR_STACK,
-    )
-)
-_STRING, _INTEGER = b"S", b"bBsuUIilL"
-_TYPES: Final = {
-    octets(name): letters
-    for letters, names in (
-        (
-            _STRING,
-            (
-                headers.ID,
-                headers.QUEUE,
-                headers.EXCHANGE,
-                headers.ROUTING_KEY,
-                headers.LETTER,
-                headers.PARENT,
-                headers.ERROR_TYPE,
-                headers.ERROR_REASON,
-                headers.ERROR_STACK,
-            ),
-        ),
-        (_INTEGER, (headers.ATTEMPT, headers.GENERATION)),
-        (b"T", (headers.FIRST_FAILED_AT,)),
-        (b"A", (headers.DEATHS,)),
-        (b"t", (headers.REDELIVERED,)),
-    )
-    for name in names
-}
-"""The letters of the wire that each header may have. What is set aside keeps the original's."""
-_ANY: Final = bytes(range(256))
 _NO_EXCHANGE: Final = fields.longstr("")
 _REMEMBERED: Final = 4096
 """How many decisions are kept in mind. Beyond it all are forgotten: what repeats comes back."""
 _LONGEST: Final = 1024
 """Characters of names beyond which a decision is made each time: what is kept is bounded."""
-_HASH: Final = blake2b(digest_size=16)
-_VARIANT: Final = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 Policies = Callable[[], PolicyBook]
 
@@ -96,6 +50,7 @@ class RetryNames:
     dead: Route
     return_exchange: str
     tiers: int
+    prefix: str = ""
 
 
 class _Wait(NamedTuple):
@@ -148,19 +103,15 @@ class RetryPlan:
         if isinstance(decision, Dead):
             ready = decision
         else:
-            route = self._delay or self._tier(failed.routing_key, decision.tier)
+            route = self._delay or Route(
+                self._names.route_delay, tier_key(failed.routing_key, decision.tier)
+            )
             ready = _Wait(fields.int32(decision.attempt), route)
         if len(failed.queue) + len(failed.routing_key) + len(failed.reason) <= _LONGEST:
             if len(self._decided) >= _REMEMBERED:
                 self._decided.clear()
             self._decided[failed] = ready
         return ready
-
-    def _tier(self, routing_key: str, tier: int) -> Route:
-        key = f"binding.{routing_key}.{tier}"
-        if len(key) > 60 and len(octets(key)) > 255:  # a character has four bytes at most
-            key = f"binding.{tier}"  # the original is in the headers
-        return Route(exchange=self._names.route_delay, routing_key=key)
 
     async def reconsider(
         self, delivery: Delivery, sent: Publish, outcome: Returned | Refused
@@ -194,11 +145,12 @@ class RetryPlan:
         if origin.queue_field != before:
             # It has moved on: another service failed now, or someone copied our headers.
             if ours:
-                _start_anew(ours, before)
+                start_anew(ours)
             ours[_QUEUE] = origin.queue_field
-        exchange = origin.exchange or _NO_EXCHANGE
-        if exchange != self._return_exchange or _EXCHANGE not in ours:
-            ours[_EXCHANGE] = exchange
+        exchange = origin.exchange
+        if _EXCHANGE not in ours or exchange not in (None, self._return_exchange):
+            # A consumer that sent it here itself has named the exchange, and no death does.
+            ours[_EXCHANGE] = exchange or _NO_EXCHANGE
         routing_key = origin.routing_key_text
         if routing_key is not None and origin.routing_key is not None:
             ours[_ROUTING_KEY] = origin.routing_key
@@ -210,66 +162,6 @@ class RetryPlan:
             routing_key = delivery.routing_key
             ours[_ROUTING_KEY] = fields.longstr(routing_key)
         if _ID not in ours:
-            ours[_ID] = identity(delivery, draft, origin)
-        attempt = _attempt(ours[_ATTEMPT]) if _ATTEMPT in ours else 0
+            ours[_ID] = identity(delivery, draft, origin.in_words)
+        attempt = count_of(ours.get(_ATTEMPT))
         return Failed(origin.queue, routing_key, origin.reason, attempt, _LETTER in ours)
-
-
-def _start_anew(ours: dict[bytes, bytes], before: bytes | None) -> None:
-    """Forget what was noted of another failure; but not whose letter it was sent for. That letter
-    is this message's own if nobody knew where it would go, and else its parent."""
-    letter, generation = ours.get(_LETTER), ours.get(_GENERATION)
-    for name in STARTS_ANEW:
-        ours.pop(name, None)
-    if letter is not None and before is not None:
-        ours[_PARENT] = letter
-    elif letter is not None and generation is not None:
-        ours[_LETTER], ours[_GENERATION] = letter, generation
-
-
-def drop_wrong_types(ours: dict[bytes, bytes]) -> None:
-    """Headers of our names can be anybody's: one of a wrong type counts as not there."""
-    letters = _TYPES.get
-    wrong = [name for name, field in ours.items() if field[0] not in letters(name, _ANY)]
-    for name in wrong:
-        del ours[name]
-
-
-@lru_cache(maxsize=1024)
-def _attempt(field: bytes) -> int:
-    attempt = fields.decode(field)
-    return attempt if type(attempt) is int and attempt > 0 else 0
-
-
-def identity(delivery: Delivery, draft: Draft, origin: Origin) -> bytes:
-    """The `redrive-id` of a message, as a raw string: a UUID of its content and its death.
-
-    Derived, not drawn: if we are killed after publishing a copy and before the ack, the broker
-    delivers the same bytes again, and the second copy gets the same id as the first.
-
-    A broker that is killed while it dead-letters makes copies itself, and stamps their deaths anew.
-    So the time of the death counts only where the producer gave no message id: there it is all that
-    tells a repeated message, such as a tick, from a copy.
-    """
-    flags, before, kept, _, after = draft.opened
-    before = before[2:]
-    # The headers as one part: where a broker adds its counters decides how they are sliced.
-    theirs = b"".join(kept)
-    death = origin.in_words if flags & surgery.MESSAGE_ID else draft.x_death or b""
-    exchange, key, body = octets(delivery.exchange), octets(delivery.routing_key), delivery.body
-    lengths = b"%d,%d,%d,%d,%d,%d,%d" % (
-        len(before),
-        len(theirs),
-        len(after),
-        len(death),
-        len(exchange),
-        len(key),
-        len(body),
-    )
-    made = _HASH.copy()
-    made.update(b"".join((lengths, before, theirs, after, death, exchange, key)))
-    made.update(body)
-    text = made.hexdigest()
-    # Version 8: made by its own rule.
-    uuid = f"{text[:8]}-{text[8:12]}-8{text[13:16]}-{_VARIANT[text[16]]}{text[17:20]}-{text[20:]}"
-    return b"S\x00\x00\x00\x24" + uuid.encode()

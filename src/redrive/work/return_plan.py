@@ -11,15 +11,14 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from redrive.amqp import Delivery, Properties, Publish, Refused, Returned, fields
-from redrive.amqp.fields import octets
+from redrive.amqp.fields import octets, text_of
+from redrive.amqp.republish import Draft
 from redrive.broker.topology import return_key
 from redrive.domain import headers
 from redrive.domain.policy import PolicyBook
 from redrive.domain.retry import Dead
 from redrive.work.dead_letters import DeadLetters, Route
 from redrive.work.mover import Instruction, Park, Stay
-from redrive.work.origin import text_of
-from redrive.work.republish import Draft
 from redrive.work.retry_plan import Policies, RetryNames
 from redrive.work.return_path import Down, ReturnPath, Unreachable
 

@@ -35,7 +35,8 @@ from redrive.amqp import (
     Returned,
     fields,
 )
-from redrive.amqp.fields import octets
+from redrive.amqp.fields import octets, text_of
+from redrive.amqp.lane import Connect
 from redrive.broker.topology import return_key
 from redrive.domain import headers
 from redrive.domain.letter import Claim, Head, Letter, Result
@@ -48,9 +49,7 @@ from redrive.errors import (
     Unpublishable,
 )
 from redrive.work.dead_letters import trouble
-from redrive.work.lane import Connect
 from redrive.work.noting import Notes
-from redrive.work.origin import text_of
 from redrive.work.return_path import Down, ReturnPath, Unreachable
 
 _LETTER: Final = octets(headers.LETTER)

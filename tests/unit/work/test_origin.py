@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.amqp import fields
+from redrive.amqp.fields import text_of
 from redrive.domain import deaths
-from redrive.work.origin import Origin, Origins, origin_of, text_of
+from redrive.work.origin import Origin, Origins, origin_of
 
 OWN = {"queue.delay.1", "retry-queue"}
 

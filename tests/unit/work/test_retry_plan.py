@@ -196,3 +196,11 @@ def test_decisions_that_are_remembered_are_bounded() -> None:
     deciding.decide(delivery(queue="q" * 5000), "guest")
     assert len(deciding._decided) <= 4096
     assert all(len(failed.queue) < 1024 for failed in deciding._decided)
+
+
+def test_a_consumer_that_sends_its_failure_here_itself_keeps_the_exchange_that_it_names() -> None:
+    put = {headers.QUEUE: fields.longstr("failing"), headers.EXCHANGE: fields.longstr("work")}
+    properties = Properties.empty().persistent().with_headers(put)
+    _, sent = decided(Delivery(1, False, "retry-exchange", "k", properties.raw, b"{}"))
+    assert sent.header(headers.EXCHANGE) == "work"
+    assert sent.header(headers.ATTEMPT) == 1

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.amqp import Delivery, Properties, fields
+from redrive.amqp.republish import marked_redelivered, republished
 from redrive.domain import headers
 from redrive.errors import Unpublishable
-from redrive.work.republish import marked_redelivered, republished
 from tests.strategies import (
     DELIVERY_MODE,
     Entry,

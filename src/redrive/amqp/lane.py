@@ -14,7 +14,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from redrive.amqp import Connection, Outcome, Publish, Publisher, Returned
+from redrive.amqp.confirms import Outcome, Publish, Returned
+from redrive.amqp.connection import Connection
+from redrive.amqp.publisher import Publisher
+from redrive.amqp.republish import marked_redelivered
 from redrive.errors import (
     BrokerError,
     ChannelClosed,
@@ -22,7 +25,6 @@ from redrive.errors import (
     MalformedData,
     Unpublishable,
 )
-from redrive.work.republish import marked_redelivered
 
 Connect = Callable[[str], Awaitable[Connection]]
 

@@ -19,11 +19,10 @@ from typing import Final
 
 from redrive.amqp import fields, surgery
 from redrive.amqp.delivery import Delivery
-from redrive.amqp.fields import octets
+from redrive.amqp.fields import array_items, count_items, octets
 from redrive.amqp.properties import Properties
 from redrive.domain import headers
 from redrive.errors import MalformedData, Unpublishable
-from redrive.work.origin import array_items, count_items
 
 _OURS: Final = frozenset(map(octets, headers.WRITTEN))
 _TAKEN: Final = _OURS.union(map(octets, headers.BROKERS_OWN), (b"CC", b"BCC"))
@@ -80,6 +79,15 @@ class Draft:
             ours = taken
         self.ours = ours
         """Redrive's own headers, by name, as raw fields."""
+
+    def add_death(self, death: bytes) -> None:
+        """Note a death that no broker did, as a raw table, behind those in `x-death`."""
+        known = self.ours.get(_DEATHS)
+        if self.x_death is not None:
+            known = _deaths(known, self.x_death)
+            self.x_death = None
+        deaths = [*array_items(known), death]
+        self.ours[_DEATHS] = fields.array(deaths[-headers.MAX_DEATHS :])
 
     def seal(self, *, keep_deaths: bool = True, only_on_the_way: bytes = b"") -> bytes:
         """The properties to send. `keep_deaths` moves what is in `x-death` to `redrive-deaths`;
