@@ -3,16 +3,20 @@
 The copy is published to the return exchange with its original routing key; a `BCC` header, which
 the broker strips, names the one queue. A queue that is not bound (yet) is looked for and bound; one
 that is full, or whose node is down, makes the message wait in the last tier again, its attempts
-unchanged.
+unchanged. One whose own time has not come yet (`redrive-not-before`) waits on the next rung of the
+ladder.
 """
 
 from __future__ import annotations
 
+import time
+from datetime import timedelta
 from typing import Final, NamedTuple
 
 from redrive.amqp import Delivery, Properties, Publish, Refused, Returned, fields
 from redrive.amqp.fields import octets, text_of
 from redrive.amqp.republish import Draft
+from redrive.broker.ladder import next_rung, rung_name
 from redrive.broker.topology import return_key
 from redrive.domain import headers
 from redrive.domain.policy import PolicyBook
@@ -25,6 +29,9 @@ from redrive.work.return_path import Down, ReturnPath, Unreachable
 _QUEUE: Final = octets(headers.QUEUE)
 _EXCHANGE: Final = octets(headers.EXCHANGE)
 _ROUTING_KEY: Final = octets(headers.ROUTING_KEY)
+_NOT_BEFORE: Final = octets(headers.NOT_BEFORE)
+_BCC: Final = fields.entry(b"BCC", b"")
+_LONGEST_WAIT: Final = timedelta(days=3650) // timedelta(milliseconds=1)
 _REMEMBERED: Final = 4096
 """How many ways back are kept in mind. Beyond it all are forgotten: what repeats comes back."""
 _LONGEST: Final = 1024
@@ -75,6 +82,11 @@ class ReturnPlan:
         if way is None:
             dead = Dead("UNKNOWN", "no origin known: its redrive-* headers are broken")
             return self._dead_letters.from_draft(delivery, draft, dead)
+        if _NOT_BEFORE in ours:
+            rung = self._next_rung(ours[_NOT_BEFORE])
+            if rung is not None:
+                return _OnTheLadder("", rung, draft.seal(keep_deaths=False), delivery.body)
+            del ours[_NOT_BEFORE]
         (exchange, key), bcc = way
         properties = draft.seal(keep_deaths=False, only_on_the_way=bcc)
         return Publish(exchange, key, properties, delivery.body)
@@ -89,12 +101,21 @@ class ReturnPlan:
             way = _Way(Route(exchange, key), b"")
         else:
             bcc = fields.array((fields.longstr(return_key(queue)),))
-            way = _Way(Route(self._names.return_exchange, key), fields.entry(b"BCC", bcc))
+            way = _Way(Route(self._names.return_exchange, key), _BCC + bcc)
         if sum(len(name) for name in names if name is not None) <= _LONGEST:
             if len(self._ways) >= _REMEMBERED:
                 self._ways.clear()
             self._ways[names] = way
         return way
+
+    def _next_rung(self, not_before: bytes) -> str | None:
+        """Where to wait on; None if the time has come, or nobody can tell."""
+        due = fields.decode(not_before)
+        if type(due) is not int:
+            return None
+        left = min(due - time.time_ns() // 1_000_000, _LONGEST_WAIT)
+        rung = next_rung(timedelta(milliseconds=left))
+        return None if rung is None else rung_name(self._names.prefix, rung)
 
     async def reconsider(
         self, delivery: Delivery, sent: Publish, outcome: Returned | Refused
@@ -102,12 +123,24 @@ class ReturnPlan:
         if self._dead_letters.is_bound_for(sent):
             return self._dead_letters.stuck(outcome)
         properties = Properties.read(sent.properties)
+        if isinstance(sent, _OnTheLadder):
+            return self._back_early(sent, properties)
         if isinstance(outcome, Refused):
             return self._wait_again(sent, properties, "its queue is full")
         if sent.exchange != self._names.return_exchange or isinstance(sent, _SecondTry):
             reason = f"no queue took it back: {outcome.reason} from exchange {sent.exchange!r}"
             return self._dead_letters.after(sent, reason)
         return await self._restore(sent, properties)
+
+    def _back_early(self, sent: Publish, properties: Properties) -> Publish:
+        """Its rung is missing or full: rather too early than never."""
+        names = (headers.QUEUE, headers.EXCHANGE, headers.ROUTING_KEY)
+        queue, exchange, key = (properties.header_field(name) for name in names)
+        way = self._find((queue, exchange, key), self._policies())
+        assert way is not None  # or it would not have been sent up the ladder
+        put = {"BCC": way.bcc[len(_BCC) :]} if way.bcc else {}
+        raw = properties.with_headers(put, remove=(headers.NOT_BEFORE,)).raw
+        return Publish(way.route.exchange, way.route.routing_key, raw, sent.body)
 
     async def _restore(self, sent: Publish, properties: Properties) -> Publish:
         """Find its queue, which nothing is bound for, and send it once more."""
@@ -144,5 +177,11 @@ def _text(properties: Properties, name: str) -> str:
 
 class _SecondTry(Publish):
     """A return that was sent once more after its binding was restored."""
+
+    __slots__ = ()
+
+
+class _OnTheLadder(Publish):
+    """A message whose own time has not come yet."""
 
     __slots__ = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -138,3 +139,41 @@ def test_ways_back_that_are_remembered_are_bounded() -> None:
     going.decide(delivery(b"q" * 5000), "guest")
     assert len(going._ways) <= 4096
     assert all(sum(map(len, filter(None, names))) < 1024 for names in going._ways)
+
+
+def due_in(seconds: float) -> Delivery:
+    due = fields.int64(time.time_ns() // 1_000_000 + int(seconds * 1000))
+    plain = delivery()
+    put = {headers.NOT_BEFORE: due}
+    raw = Properties.read(plain.properties).with_headers(put).raw
+    return Delivery(1, False, plain.exchange, plain.routing_key, raw, plain.body)
+
+
+def test_a_message_whose_time_has_not_come_waits_on_the_largest_rung_that_fits() -> None:
+    sent = plan(StubPath(gone)).decide(due_in(100), "guest")
+    assert isinstance(sent, Publish)
+    assert (sent.exchange, sent.routing_key) == ("", "redrive-after-64000ms")
+    assert Properties.read(sent.properties).header(headers.NOT_BEFORE) is not None
+
+
+@pytest.mark.parametrize("seconds", [0, -5], ids=["now", "before"])
+def test_a_message_whose_time_has_come_goes_back_without_it(seconds: int) -> None:
+    sent = plan(StubPath(gone)).decide(due_in(seconds), "guest")
+    assert isinstance(sent, Publish)
+    assert (sent.exchange, sent.routing_key) == ("redrive-return", "k")
+    assert Properties.read(sent.properties).header(headers.NOT_BEFORE) is None
+
+
+@pytest.mark.parametrize("outcome", [NO_ROUTE, Refused()], ids=["missing", "full"])
+async def test_a_message_whose_rung_does_not_take_it_comes_back_rather_early_than_never(
+    outcome: Returned | Refused,
+) -> None:
+    message, by = due_in(100), plan(StubPath(gone))
+    sent = by.decide(message, "guest")
+    assert isinstance(sent, Publish)
+    again = await by.reconsider(message, sent, outcome)
+    assert isinstance(again, Publish)
+    assert (again.exchange, again.routing_key) == ("redrive-return", "k")
+    properties = Properties.read(again.properties)
+    assert properties.header("BCC") == [return_key("orders")]
+    assert properties.header(headers.NOT_BEFORE) is None
