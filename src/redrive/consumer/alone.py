@@ -1,0 +1,104 @@
+"""Messages that are handled alone, since a process ended while it had them.
+
+They wait in a queue of their own. One is taken off it only when nothing else runs in this process
+and nothing may begin. So one that comes with the redelivered flag was in hand, alone, when a
+process ended: that is a failure like any other, and counts. On classic queues, where brokers do not
+count, as on quorum queues, where they count the neighbours too.
+
+A connection that is lost while such a message is handled counts as well: from outside the two look
+the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import Final
+
+from redrive.amqp import Channel, Delivery
+from redrive.consumer.gate import Gate
+from redrive.consumer.message import Message
+from redrive.consumer.running import Runner
+from redrive.consumer.settling import Settling, Taken
+from redrive.domain.failure import Failure
+from redrive.domain.handling import CRASH, Outcome, after_failure
+
+_LOOK_EVERY: Final = 5.0
+"""Seconds between two looks, for what another process has left; what this one sets aside is looked
+for at once."""
+_LONGEST_PAUSE: Final = 1.0
+CRASHED: Final = Failure(
+    error_type=CRASH,
+    reason="the process that handled it ended, or lost the broker, before it was done",
+)
+
+
+class Alone:
+    """Handles what one queue has set aside."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        queue: str,
+        runner: Runner,
+        settling: Settling,
+        gate: Gate,
+        *,
+        place: tuple[str, str],
+    ) -> None:
+        """`queue` is where they wait, `place` the handler's own queue and the vhost."""
+        self._channel = channel
+        self._queue = queue
+        self._runner = runner
+        self._settling = settling
+        self._gate = gate
+        self._place = place
+        self._source = Taken(channel)
+        self._nudged = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self.idle = True
+        """Whether nothing is left to settle."""
+
+    def nudge(self) -> None:
+        """Something was set aside."""
+        self._nudged.set()
+
+    def stop(self) -> None:
+        """Begin with nothing more."""
+        self._stopping.set()
+        self._nudged.set()
+
+    async def run(self) -> None:
+        """Until stopped; raises what ended it otherwise."""
+        while not self._stopping.is_set():
+            self._nudged.clear()
+            ready, _ = await self._channel.inspect_queue(self._queue)
+            if not ready:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._nudged.wait(), _LOOK_EVERY)
+                continue
+            async with self._gate.alone_inside():
+                began = time.monotonic()
+                taken = None if self._stopping.is_set() else await self._take_one()
+            if taken is not None:
+                await self._settle(*taken)
+            # The others get as much time as it took, or a hundred of these would keep them waiting.
+            await asyncio.sleep(min(time.monotonic() - began, _LONGEST_PAUSE))
+
+    async def _take_one(self) -> tuple[Delivery, Outcome] | None:
+        delivery = await self._channel.get(self._queue)
+        if delivery is None:
+            return None
+        message = Message(delivery, *self._place)
+        if delivery.redelivered:
+            return delivery, after_failure(self._runner.tried(message), CRASHED)
+        return delivery, await self._runner.run(message)
+
+    async def _settle(self, delivery: Delivery, outcome: Outcome) -> None:
+        """With the gate open: a copy may have to wait for its queue."""
+        self.idle = False
+        try:
+            await self._settling.settle(delivery, outcome, self._source)
+        finally:
+            self.idle = True

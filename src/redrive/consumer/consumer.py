@@ -1,0 +1,274 @@
+"""The consumer: handlers registered on it, served until it is told to stop.
+
+from redrive import Consumer, DeadLetter, RetryAfter
+
+consumer = Consumer("amqp://guest:guest@127.0.0.1:5672/")
+
+@consumer.handler("settlement.requested", retries=3, immediate=2, timeout="30s")
+async def settle(message):
+    ...
+
+consumer.run()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import structlog
+import uvloop
+
+from redrive import amqp
+from redrive.amqp import Properties, Publish, fields
+from redrive.amqp.confirms import CONFIRMED
+from redrive.amqp.lane import Poison
+from redrive.amqp.supervision import supervise
+from redrive.consumer.arguments import arguments_of
+from redrive.consumer.queues import Queue
+from redrive.consumer.running import Limits, remember_limits
+from redrive.consumer.sending import Sending
+from redrive.consumer.session import Registered, Session
+from redrive.consumer.signals import Duration, read_duration
+from redrive.errors import BrokerError, ConnectionLost, SettingsError, Unpublishable
+from redrive.settings import Settings, load
+
+log = structlog.get_logger()
+
+_CONCURRENCY: Final = 20
+_PREFETCH: Final = 200
+_MOST_PREFETCH: Final = 65_535
+_GONE_WITHIN: Final = 9.5
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_Handler = TypeVar("_Handler", bound=Callable[..., Any])
+HeaderValue = str | int | bool | bytes
+
+
+class Consumer:
+    """Consumes queues with handlers, and sees to what becomes of every message.
+
+    `url` is the broker's, as in `[broker] url`; several hosts with commas between. Everything else
+    that is not said here comes from where Redrive's settings come from: `REDRIVE_*` and
+    `redrive.toml`, or the file `config`. So a consumer knows the names and tiers that
+    `redrive run` uses. `name` is what operators see of its connections.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        config: str | Path | None = None,
+        name: str = "redrive consumer",
+        settings: Settings | None = None,
+    ) -> None:
+        if settings is None:
+            file = None if config is None else Path(config)
+            # A consumer has no store: one without a home directory needs none for it.
+            environ = {"HOME": "/", **os.environ}
+            settings = load(flags={"broker.url": url}, config=file, environ=environ).settings
+            url = None
+        self._settings = settings
+        self._addresses = amqp.parse_addresses(url or settings.broker.url.reveal())
+        self._name = name
+        self._registered: list[Registered] = []
+        self._session: Session | None = None
+        self._outage = ""
+        self._ready = asyncio.Event()
+
+    def handler(
+        self,
+        queue: str | Queue,
+        *,
+        retries: int | None = 3,
+        immediate: int = 0,
+        timeout: Duration | None = None,
+        concurrency: int = _CONCURRENCY,
+        prefetch: int = _PREFETCH,
+    ) -> Callable[[_Handler], _Handler]:
+        """Register a function as the handler of a queue; use it as a decorator.
+
+        The function takes the `Message`, a typed body, or both. An async function runs in the event
+        loop, a sync one in a thread. When it returns, the message is acked. When it raises, it is
+        tried again: `immediate` times at once, then by the retrier's tiers, `retries` times; then
+        the message goes to the dead letter queue with error type, reason and stack in its headers.
+
+        - `retries=0`: no retry. `retries=None`: what the policy of the routing key says.
+        - `timeout`: a handler that takes longer has failed. For a sync function, its thread goes
+          on by itself.
+        - `concurrency`: how many messages are handled at a time.
+        - `prefetch`: how many the broker hands out ahead.
+        """
+        _refuse_wrong("retries", retries, 0)
+        _refuse_wrong("immediate", immediate, 0)
+        _refuse_wrong("concurrency", concurrency, 1)
+        _refuse_wrong("prefetch", prefetch, 1)
+        limits = Limits(
+            retries=retries,
+            immediate=immediate,
+            timeout=None if timeout is None else read_duration("timeout", timeout),
+        )
+        source = Queue(queue) if isinstance(queue, str) else queue
+
+        def register(function: _Handler) -> _Handler:
+            arguments_of(function)  # what is wrong with it is told here, not at the first message
+            name = getattr(function, "__name__", type(function).__name__)
+            self._refuse_twice(source, name)
+            remember_limits(function, limits)
+            self._registered.append(
+                Registered(
+                    name=name,
+                    handler=function,
+                    queue=source,
+                    limits=limits,
+                    concurrency=concurrency,
+                    prefetch=min(prefetch, _MOST_PREFETCH),
+                )
+            )
+            return function
+
+        return register
+
+    def _refuse_twice(self, queue: Queue, name: str) -> None:
+        for other in self._registered:
+            same = queue.name == other.queue.name
+            if (same and queue.name) or (
+                same and queue.exchange == other.queue.exchange and name == other.name
+            ):
+                raise SettingsError(
+                    f"handlers {other.name} and {name} would share a queue",
+                    remedy="a queue has one handler: name another, or call one from the other",
+                )
+
+    def run(self) -> None:
+        """Serve until SIGTERM or Ctrl-C, then drain, within ten seconds."""
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(self._until_signalled())
+
+    async def serve(self, stopping: asyncio.Event) -> None:
+        """Serve in a loop that is yours, until the event is set; then drain.
+
+        Through every loss of the broker: it connects again, with growing waits.
+        """
+        if not self._registered:
+            raise SettingsError(
+                "the consumer has no handler", remedy="register one with @consumer.handler(queue)"
+            )
+
+        async def session() -> None:
+            self._session = Session(
+                self._registered,
+                self._settings,
+                connect=self._connect,
+                name=self._name,
+            )
+            await self._session.run(stopping, self._on_ready)
+
+        await supervise(session, on_lost=self._on_lost, stopping=stopping)
+
+    async def ready(self) -> None:
+        """Wait until every queue is declared and consumed."""
+        await self._ready.wait()
+
+    async def publish(
+        self,
+        exchange: str,
+        routing_key: str,
+        body: bytes | str,
+        *,
+        message_id: str | None = None,
+        headers: Mapping[str, HeaderValue] | None = None,
+    ) -> None:
+        """Publish a persistent message, as handlers do that hand work on, and wait until the broker
+        has it. Raises `Unpublishable` if no queue takes it. Only while the consumer serves."""
+        sending = self._serving()
+        properties = Properties.empty()
+        if message_id is not None:
+            properties = properties.with_text("message_id", message_id)
+        if headers:
+            properties = properties.with_headers(
+                {name: _field(name, value) for name, value in headers.items()}
+            )
+        content = body.encode() if isinstance(body, str) else body
+        answer = await sending.send(
+            Publish(exchange, routing_key, properties.persistent().raw, content)
+        )
+        if answer is not CONFIRMED:
+            why = str(answer.error) if isinstance(answer, Poison) else str(answer)
+            raise Unpublishable(
+                f"no queue took the message: exchange {exchange!r}, routing key {routing_key!r}:"
+                f" {why}"
+            )
+
+    def _serving(self) -> Sending:
+        if self._session is None or self._session.sending is None:
+            raise ConnectionLost("the consumer has no connection", remedy="publish while it serves")
+        return self._session.sending
+
+    async def _until_signalled(self) -> None:
+        stopping = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def stop() -> None:
+            stopping.set()
+            _end_at_the_latest()
+            for number in _SIGNALS:  # a second one ends the process at once
+                loop.remove_signal_handler(number)
+
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, stop)
+        await self.serve(stopping)
+
+    async def _connect(self, name: str) -> amqp.Connection:
+        return await amqp.connect(self._addresses, name=name)
+
+    def _on_ready(self) -> None:
+        self._ready.set()
+        if self._outage:
+            log.info("consumer.back")
+        self._outage = ""
+
+    def _on_lost(self, error: BrokerError, delay: timedelta) -> None:
+        self._ready.clear()
+        if str(error) == self._outage:
+            return  # said already: one line for an outage, not one for every try
+        self._outage = str(error)
+        log.warning(
+            "consumer.lost",
+            error=str(error),
+            remedy=error.remedy,
+            retry_in_s=round(delay.total_seconds(), 3),
+        )
+
+
+def _end_at_the_latest() -> None:
+    """SIGTERM promises ten seconds: a handler that blocks the loop, or does not let itself be
+    cancelled, ends with the process. What it had goes back to its queue."""
+
+    def end() -> None:
+        log.error("consumer.ended_by_force", after_s=_GONE_WITHIN)
+        os._exit(1)
+
+    timer = threading.Timer(_GONE_WITHIN, end)
+    timer.daemon = True
+    timer.start()
+
+
+def _refuse_wrong(name: str, value: int | None, least: int) -> None:
+    if value is not None and (type(value) is not int or value < least):
+        raise SettingsError(f"{name}: expected a whole number from {least} on, got {value!r}")
+
+
+def _field(name: str, value: HeaderValue) -> bytes:
+    if isinstance(value, bool):
+        return fields.boolean(value)
+    if isinstance(value, int):
+        return fields.int64(value)
+    if isinstance(value, (str, bytes)):
+        return fields.longstr(value)
+    raise SettingsError(f"header {name!r}: expected text, bytes, a number or a bool, got {value!r}")

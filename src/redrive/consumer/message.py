@@ -1,0 +1,170 @@
+"""The message that a handler is given. Everything is read when it is asked for, and only then."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+import orjson
+
+from redrive.amqp import Delivery, Properties
+from redrive.amqp.fields import Value, octets, text_of
+from redrive.amqp.ours import count_of
+from redrive.consumer.signals import DeadLetter
+from redrive.domain import headers
+from redrive.domain.deaths import Death, read_deaths
+from redrive.domain.handling import BODY
+from redrive.domain.letter import Envelope
+from redrive.errors import MalformedData
+
+_OURS: Final = b"redrive-"
+
+
+class Message:
+    """One message, as its handler sees it.
+
+    `body` is the raw bytes; `json()` parses them. The properties of AMQP that matter to handlers
+    are attributes: `message_id`, `correlation_id`, `reply_to`, `content_type`, `type`, `app_id`,
+    `priority`, `timestamp`; None where they are not set.
+    """
+
+    __slots__ = ("_delivery", "_properties", "_queue", "_vhost", "body")
+
+    def __init__(self, delivery: Delivery, queue: str, vhost: str) -> None:
+        self._delivery = delivery
+        self._queue = queue
+        self._vhost = vhost
+        self._properties: Properties | None = None
+        self.body = delivery.body
+
+    def __repr__(self) -> str:
+        return (
+            f"Message(queue={self.queue!r}, routing_key={self.routing_key!r}, "
+            f"retry_count={self.retry_count}, {len(self.body)} bytes)"
+        )
+
+    def json(self) -> Any:
+        """The body as JSON. One that is not JSON goes to the dead letter queue: no retry helps."""
+        try:
+            return orjson.loads(self.body)
+        except orjson.JSONDecodeError as error:
+            raise DeadLetter(f"the body is not JSON: {error}", error_type=BODY) from error
+
+    @property
+    def retry_count(self) -> int:
+        """Retries made so far in this queue: 0 at the first delivery, on every kind of broker."""
+        return count_of(self._own(headers.ATTEMPT))
+
+    @property
+    def first_failed_at(self) -> datetime | None:
+        """When it failed first in this queue; None if it has not."""
+        field = self._own(headers.FIRST_FAILED_AT)
+        value = None if field is None else self._opened().header(headers.FIRST_FAILED_AT)
+        return value if isinstance(value, datetime) else None
+
+    @property
+    def deaths(self) -> list[Death]:
+        """Every failure so far, in any queue, oldest first (at most 20)."""
+        properties = self._opened()
+        before = read_deaths(properties.header(headers.DEATHS))
+        return [*before, *reversed(read_deaths(properties.header(headers.X_DEATH)))]
+
+    @property
+    def headers(self) -> dict[str, Value]:
+        """All headers decoded, Redrive's and the broker's among them."""
+        return self._opened().headers()
+
+    @property
+    def queue(self) -> str:
+        """The queue that the handler is for."""
+        return self._queue
+
+    @property
+    def exchange(self) -> str:
+        """The exchange that the message was first published to."""
+        first = text_of(self._own(headers.EXCHANGE))
+        return self._delivery.exchange if first is None else first
+
+    @property
+    def routing_key(self) -> str:
+        """The routing key that the message was first published with."""
+        first = text_of(self._own(headers.ROUTING_KEY))
+        return self._delivery.routing_key if first is None else first
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether it may have been handled before, in whole or in part."""
+        return self._delivery.redelivered or self._own(headers.REDELIVERED) is not None
+
+    @property
+    def letter(self) -> str | None:
+        """The id of the letter that this is a replay of; None if it is none."""
+        return text_of(self._own(headers.LETTER))
+
+    @property
+    def envelope(self) -> Envelope:
+        """The message as it was on the wire: raw properties, body, exchange, routing key."""
+        delivery = self._delivery
+        return Envelope(
+            vhost=self._vhost,
+            queue=self._queue,
+            exchange=delivery.exchange,
+            routing_key=delivery.routing_key,
+            redelivered=delivery.redelivered,
+            properties=delivery.properties,
+            body=delivery.body,
+        )
+
+    @property
+    def message_id(self) -> str | None:
+        return self._text("message_id")
+
+    @property
+    def correlation_id(self) -> str | None:
+        return self._text("correlation_id")
+
+    @property
+    def reply_to(self) -> str | None:
+        return self._text("reply_to")
+
+    @property
+    def content_type(self) -> str | None:
+        return self._text("content_type")
+
+    @property
+    def type(self) -> str | None:
+        return self._text("type")
+
+    @property
+    def app_id(self) -> str | None:
+        return self._text("app_id")
+
+    @property
+    def priority(self) -> int | None:
+        value = self._opened().get("priority")
+        return value if isinstance(value, int) else None
+
+    @property
+    def timestamp(self) -> datetime | None:
+        value = self._opened().get("timestamp")
+        return value if isinstance(value, datetime) else None
+
+    def _text(self, name: str) -> str | None:
+        value = self._opened().get(name)
+        return value if isinstance(value, str) else None
+
+    def _opened(self) -> Properties:
+        if self._properties is None:
+            try:
+                self._properties = Properties.read(self._delivery.properties)
+            except MalformedData:
+                self._properties = Properties.empty()  # the envelope has what there is
+        return self._properties
+
+    def _own(self, name: str) -> bytes | None:
+        """A header of Redrive's, if it is about this queue and not about one before."""
+        if _OURS not in self._delivery.properties:
+            return None
+        found = self._opened().header_field(name)
+        noted = text_of(self._opened().header_field(headers.QUEUE))
+        return found if noted is None or octets(noted) == octets(self._queue) else None

@@ -1,0 +1,188 @@
+"""The queue of a handler: declared as it should be where it is missing, used as it is where it is.
+
+What a declared queue has: durable; a dead letter exchange, so that what expires or cannot be
+handled at all is kept; a message TTL of five minutes, which is a setting; and where it is a quorum
+queue, dead-lettering that survives a crash of the broker.
+
+Beside each there is a queue for messages that are to be handled alone, because the process that had
+them before ended. And each is bound to the return exchange, so that the retrier brings messages
+back to it and to no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from hashlib import blake2b
+from typing import Final, Literal
+
+import structlog
+
+from redrive.amqp import Connection
+from redrive.broker.ladder import describe_ladder
+from redrive.broker.live import SpareChannel
+from redrive.broker.topology import DELIVERY_LIMIT, Argument, return_key
+from redrive.consumer.signals import Duration, read_duration
+from redrive.errors import AccessRefused, NotFound, PreconditionFailed, SettingsError
+from redrive.settings.sections import TopologySettings
+
+log = structlog.get_logger()
+
+_ALONE: Final = "redrive-alone-"
+_LONGEST_NAME: Final = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """Where a handler's messages come from, and how that queue is declared if it is missing.
+
+    A queue that exists is used as it is, whatever its arguments. `handler("orders")` means
+    `handler(Queue("orders"))`.
+
+    - `name`: the queue. None names it after its exchange and the handler, the same at every start.
+      An empty text lets the broker choose a name, a new one at every start, of a classic queue.
+    - `exchange`, `routing_key`: what it is bound to; a missing exchange is declared (`topic`).
+    - `type`: `"quorum"` or `"classic"`; by default that of `[topology] queue_type`.
+    - `ttl`: how long a message may wait before it is stale and goes to the dead letter queue; five
+      minutes by default. None: for ever.
+    - `dead_letter_exchange`: instead of Redrive's own. If it is missing it is declared, with a
+      durable queue of the same name behind it. What a handler gives up goes there too.
+    - `arguments`: further arguments, such as `{"x-max-length": 10_000}`.
+    - `declare`: with False, the queue must exist.
+    """
+
+    name: str | None = None
+    exchange: str = ""
+    routing_key: str = "#"
+    type: Literal["quorum", "classic"] | None = None
+    ttl: Duration | None = timedelta(minutes=5)
+    dead_letter_exchange: str | None = None
+    arguments: Mapping[str, Argument] = field(default_factory=dict)
+    declare: bool = True
+
+    def __post_init__(self) -> None:
+        if self.ttl is not None:
+            read_duration("Queue: ttl", self.ttl)
+        if self.name is None and not self.exchange:
+            raise SettingsError(
+                "Queue: expected a name, an exchange or both, got neither",
+                remedy="name the queue, or the exchange that it is bound to",
+            )
+        if self.name == "" and self.type == "quorum":
+            raise SettingsError(
+                "Queue: a broker gives no name to a quorum queue",
+                remedy="name it, or leave out the name (None): then it is named after its handler",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A handler's queue on the broker."""
+
+    name: str
+    alone: str
+    """Where its messages wait that are handled alone."""
+    parks: bool
+    """Whether what is rejected in it is known to be kept."""
+
+
+def alone_queue(prefix: str, queue: str) -> str:
+    """The queue for what is handled alone. A name has 255 bytes at most: of a longer one a digest
+    stands for it."""
+    name = f"{prefix}{_ALONE}{queue}"
+    if len(name.encode("utf-8", "surrogateescape")) > _LONGEST_NAME:
+        digest = blake2b(queue.encode("utf-8", "surrogateescape"), digest_size=32).hexdigest()
+        return f"{prefix}{_ALONE}{digest}"
+    return name
+
+
+class Declaring:
+    """Declares what handlers need, on one connection."""
+
+    def __init__(self, connection: Connection, topology: TopologySettings) -> None:
+        self._topology = topology
+        self._spare = SpareChannel(connection)
+
+    async def queue(self, queue: Queue, handler: str) -> Declared:
+        """Have the queue, its way back and the one beside it. `handler` may be part of its name."""
+        name = f"{queue.exchange}.{handler}" if queue.name is None else queue.name
+        dead_letters = queue.dead_letter_exchange or self._topology.names.dlq_exchange
+        if queue.dead_letter_exchange is not None and queue.declare:
+            await self._exchange_with_queue(queue.dead_letter_exchange)
+        parks = False
+        if queue.declare:
+            name, parks = await self._main(queue, name, dead_letters)
+        else:
+            await self._must_exist(name)
+        alone = alone_queue(self._topology.prefix, name)
+        kind = self._topology.queue_type
+        arguments = _arguments(kind, dead_letters)
+        if kind == "quorum":
+            arguments["x-delivery-limit"] = DELIVERY_LIMIT
+        await self._declare(alone, arguments)
+        await self._bind(name, self._topology.names.return_exchange, return_key(name))
+        return Declared(name, alone, parks)
+
+    async def ladder(self) -> None:
+        """Have every rung of the ladder."""
+        for rung in describe_ladder(self._topology):
+            await self._declare(rung.name, rung.arguments)
+
+    async def _main(self, queue: Queue, name: str, dead_letters: str) -> tuple[str, bool]:
+        kind = queue.type or self._topology.queue_type
+        arguments = _arguments(kind if name else "classic", dead_letters)
+        if queue.ttl is not None:
+            ttl = read_duration("Queue: ttl", queue.ttl)
+            arguments["x-message-ttl"] = ttl // timedelta(milliseconds=1)
+        name, as_asked = await self._declare(name, {**arguments, **queue.arguments})
+        if queue.exchange:
+            await self._exchange(queue.exchange)
+            await self._bind(name, queue.exchange, queue.routing_key)
+        return name, as_asked
+
+    async def _declare(self, name: str, arguments: dict[str, Argument]) -> tuple[str, bool]:
+        """Declare a queue; its name, and whether it is as asked for."""
+        channel = await self._spare.open()
+        try:
+            return await channel.declare_queue(name, arguments={**arguments}), True
+        except (PreconditionFailed, AccessRefused) as error:
+            if isinstance(error, AccessRefused) and await self._spare.count(name) is None:
+                raise
+            log.info("consumer.queue_used_as_it_is", queue=name, because=error.text)
+            return name, False
+
+    async def _must_exist(self, name: str) -> None:
+        try:
+            await (await self._spare.open()).inspect_queue(name)
+        except NotFound as error:
+            error.remedy = "declare the queue, or leave out declare=False"
+            raise
+
+    async def _exchange(self, exchange: str) -> None:
+        try:
+            await (await self._spare.open()).inspect_exchange(exchange)
+        except NotFound:
+            await (await self._spare.open()).declare_exchange(exchange, "topic")
+
+    async def _exchange_with_queue(self, name: str) -> None:
+        try:
+            await (await self._spare.open()).inspect_exchange(name)
+        except NotFound:
+            await (await self._spare.open()).declare_exchange(name, "topic")
+            await self._declare(name, {"x-queue-type": self._topology.queue_type})
+            await self._bind(name, name, "#")
+
+    async def _bind(self, queue: str, exchange: str, routing_key: str) -> None:
+        await (await self._spare.open()).bind_queue(queue, exchange, routing_key)
+
+
+def _arguments(kind: str, dead_letters: str) -> dict[str, Argument]:
+    arguments: dict[str, Argument] = {
+        "x-queue-type": kind,
+        "x-dead-letter-exchange": dead_letters,
+    }
+    if kind == "quorum":
+        arguments["x-dead-letter-strategy"] = "at-least-once"
+        arguments["x-overflow"] = "reject-publish"
+    return arguments

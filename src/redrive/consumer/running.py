@@ -1,0 +1,230 @@
+"""Running a handler: once, at once again where it may, within its time; and what came of it.
+
+An async handler runs in the task that asks, without a task of its own: most of the cost of a
+message would be that task. Its first step is taken at once; only if it waits for something is there
+a timer. A handler that never waits cannot be interrupted, by nobody.
+
+A sync handler runs in a thread. A thread cannot be ended: after its timeout it goes on by itself,
+and the message counts as failed and is not tried again at once.
+
+Nothing that a handler raises escapes, but a cancellation of the task itself, and what ends the
+process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from dataclasses import dataclass
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Final
+
+from redrive.consumer.arguments import arguments_of
+from redrive.consumer.message import Message
+from redrive.consumer.signals import DeadLetter, RetryAfter
+from redrive.consumer.threads import in_thread
+from redrive.domain import handling
+from redrive.domain.durations import format_duration
+from redrive.domain.failure import Failure
+from redrive.domain.handling import Outcome, Tried, after_failure, after_request
+
+Handler = Callable[..., Any]
+
+_MAX_STACK: Final = 6_000
+"""Characters of a stack: what Redrive adds to a message has 16 KiB, and a stack both its ends."""
+ACKED: Final = handling.Acked()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How often and how long a handler may try."""
+
+    retries: int | None = 3
+    immediate: int = 0
+    timeout: timedelta | None = None
+
+
+def remember_limits(handler: Handler, limits: Limits) -> None:
+    """Note a handler's limits on it, for who tests it without a consumer."""
+    with contextlib.suppress(AttributeError):  # a method of an object takes no notes
+        handler.__redrive_limits__ = limits  # type: ignore[attr-defined]
+
+
+def limits_of(handler: Handler) -> Limits:
+    """The limits that a handler was registered with; those by default if it was not."""
+    found = getattr(handler, "__redrive_limits__", None)
+    return found if isinstance(found, Limits) else Limits()
+
+
+class Runner:
+    """Runs one handler as its limits say."""
+
+    def __init__(self, handler: Handler, limits: Limits, *, tiers: int) -> None:
+        self._limits = limits
+        self._tiers = tiers
+        self.on_wait: Callable[[], None] = lambda: None
+        """Called when a handler waits for something, so that others may go on."""
+        self._timeout = limits.timeout.total_seconds() if limits.timeout is not None else None
+        self._arguments = arguments_of(handler)
+        self._threaded = not _is_async(handler)
+        self._handler = handler
+
+    async def run(self, message: Message) -> Outcome:
+        """Give the handler its message; what should become of that."""
+        try:
+            arguments = (message,) if self._arguments is None else self._arguments(message)
+            await self._try(arguments)
+            return ACKED
+        except asyncio.CancelledError as error:
+            if _is_being_cancelled():
+                raise
+            problem: BaseException = error  # something that the handler awaited was cancelled
+        except Exception as error:  # whatever a handler raises is its message's  # noqa: BLE001
+            problem = error
+        return self._judge(message, problem)
+
+    async def _try(self, arguments: tuple[Any, ...]) -> None:
+        left = self._limits.immediate
+        while True:
+            try:
+                return await self._once(arguments)
+            except (RetryAfter, DeadLetter):
+                raise
+            except TimedOut:
+                if not left or self._threaded:
+                    raise
+            except Exception:
+                if not left:
+                    raise
+            left -= 1
+
+    async def _once(self, arguments: tuple[Any, ...]) -> None:
+        if self._threaded:
+            coroutine: Coroutine[Any, Any, Any] = self._in_thread(arguments)
+        else:
+            coroutine = self._handler(*arguments)
+        try:
+            waits_for = coroutine.send(None)
+        except StopIteration:
+            return
+        self.on_wait()
+        timer = asyncio.timeout(self._timeout)
+        try:
+            async with timer:
+                await _Rest(coroutine, waits_for)
+        except TimeoutError:
+            if timer.expired():
+                raise TimedOut(self._limits.timeout) from None
+            raise
+
+    async def _in_thread(self, arguments: tuple[Any, ...]) -> None:
+        answer = await in_thread(self._handler, *arguments)
+        if inspect.isawaitable(answer):
+            await answer
+
+    def _judge(self, message: Message, problem: BaseException) -> Outcome:
+        tried = self.tried(message)
+        if isinstance(problem, DeadLetter):
+            cause = problem.__cause__
+            stack = None if cause is None else stack_of(cause)
+            return handling.DeadLettered(
+                Failure(error_type=problem.error_type, reason=problem.reason, stack=stack)
+            )
+        if isinstance(problem, RetryAfter):
+            failure = Failure(error_type="RetryAfter", reason=problem.reason)
+            return after_request(tried, failure, problem.delay, counts=problem.counts)
+        return after_failure(tried, failure_of(problem))
+
+    def tried(self, message: Message) -> Tried:
+        """What is known of a message that failed."""
+        return Tried(
+            attempt=message.retry_count,
+            replayed=message.letter is not None,
+            retries=self._limits.retries,
+            tiers=self._tiers,
+        )
+
+
+class TimedOut(Exception):
+    """A handler took too long."""
+
+    def __init__(self, timeout: timedelta | None) -> None:
+        super().__init__(f"not done within {format_duration(timeout or timedelta())}")
+
+
+class _Rest(Awaitable[Any]):
+    """The rest of a coroutine whose first step was taken, to be awaited by the same task."""
+
+    __slots__ = ("_coroutine", "_waits_for")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], waits_for: Any) -> None:
+        self._coroutine = coroutine
+        self._waits_for = waits_for
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        coroutine, waits_for = self._coroutine, self._waits_for
+        try:
+            while True:
+                try:
+                    answer = yield waits_for
+                except GeneratorExit:
+                    coroutine.close()
+                    raise
+                except BaseException as error:  # a cancellation, handed on  # noqa: BLE001
+                    waits_for = coroutine.throw(error)
+                else:
+                    waits_for = coroutine.send(answer)
+        except StopIteration as end:
+            return end.value
+
+
+def _is_async(handler: Handler) -> bool:
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+        getattr(handler, "__call__", None)  # noqa: B004
+    )
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def failure_of(problem: BaseException) -> Failure:
+    """Error type, reason and stack of what a handler raised."""
+    if isinstance(problem, TimedOut):
+        return Failure(error_type=handling.TIMEOUT, reason=str(problem))
+    kind = type(problem)
+    module = "" if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}."
+    name = f"{module}{kind.__qualname__}"
+    return Failure(error_type=name, reason=_said(problem) or name, stack=stack_of(problem))
+
+
+def _said(problem: BaseException) -> str:
+    try:
+        return str(problem)
+    except Exception:  # an exception may be anybody's, and broken  # noqa: BLE001
+        return ""
+
+
+def stack_of(problem: BaseException) -> str:
+    """The traceback from the handler on, without the frames of this package above it."""
+    trace = _from_the_handler(problem.__traceback__)
+    try:
+        text = "".join(traceback.format_exception(type(problem), problem, trace))
+    except Exception:  # as above  # noqa: BLE001
+        return ""
+    if len(text) <= _MAX_STACK:
+        return text
+    half = _MAX_STACK // 2
+    return f"{text[:half]}\n… cut here …\n{text[-half:]}"
+
+
+def _from_the_handler(trace: TracebackType | None) -> TracebackType | None:
+    inner = trace
+    while inner is not None and inner.tb_frame.f_globals.get("__package__") == __package__:
+        inner = inner.tb_next
+    return inner or trace

@@ -1,0 +1,195 @@
+"""One life of a consumer between connecting and losing the broker, or stopping.
+
+It consumes and publishes on two connections: with one, a socket that is not read, because memory is
+full, would hide the confirms that let messages go.
+
+When it should stop, nothing more is taken; what has arrived is handled for some seconds, what has
+begun gets some more, and what is left goes back to its queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+
+from redrive.amqp import Connection
+from redrive.amqp.lane import Connect, Lane
+from redrive.broker.apply import apply
+from redrive.broker.live import SpareChannel
+from redrive.broker.topology import describe
+from redrive.consumer.alone import Alone
+from redrive.consumer.copies import Copies
+from redrive.consumer.gate import Gate
+from redrive.consumer.intake import Intake
+from redrive.consumer.queues import Declared, Declaring, Queue
+from redrive.consumer.receipts import Receipts
+from redrive.consumer.running import Handler, Limits, Runner
+from redrive.consumer.sending import Sending
+from redrive.consumer.settling import Settling
+from redrive.errors import NotFound, the_reason
+from redrive.settings import Settings
+
+log = structlog.get_logger()
+
+_BEGIN_WITHIN: Final = 4.0
+"""Seconds in which a consumer that should stop still begins with what it has."""
+_END_WITHIN: Final = 8.0
+"""Seconds after which it ends whatever still runs; SIGTERM promises ten."""
+_LOOK_EVERY: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """A handler and what was said about it."""
+
+    name: str
+    handler: Handler
+    queue: Queue
+    limits: Limits
+    concurrency: int
+    prefetch: int
+
+
+class Session:
+    """Serves handlers on one pair of connections."""
+
+    def __init__(
+        self,
+        registered: Sequence[Registered],
+        settings: Settings,
+        *,
+        connect: Connect,
+        name: str,
+    ) -> None:
+        self._registered = registered
+        self._settings = settings
+        self._connect = connect
+        self._name = name
+        self._gate = Gate()
+        self._intakes: list[Intake] = []
+        self._alone: list[Alone] = []
+        self._stopping = asyncio.Event()
+        self.sending: Sending | None = None
+
+    async def run(self, until: asyncio.Event, on_ready: Callable[[], None]) -> None:
+        """Serve until the event is set, then drain. Raises the `BrokerError` that ended it."""
+        source = await self._connect(f"{self._name} consume")
+        lane = Lane(self._connect, f"{self._name} publish")
+        try:
+            await lane.open()
+            self.sending = Sending(lane)
+            await self._assure_topology(source)
+            await self._serve(source, self.sending, until, on_ready)
+            await lane.close()
+            await source.close()
+        finally:
+            self.sending = None
+            lane.abort()
+            source.abort()
+
+    async def _assure_topology(self, connection: Connection) -> None:
+        """Make Redrive's own queues if nobody has yet."""
+        topology = self._settings.topology
+        spare = SpareChannel(connection)
+        try:
+            for exchange in (topology.names.route_delay, topology.names.return_exchange):
+                await (await spare.open()).inspect_exchange(exchange)
+        except NotFound:
+            await apply(describe(topology, self._settings.queue), connection)
+        finally:
+            await spare.close()
+
+    async def _serve(
+        self,
+        source: Connection,
+        sending: Sending,
+        until: asyncio.Event,
+        on_ready: Callable[[], None],
+    ) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                running = [tasks.create_task(sending.run())]
+                for registered in self._registered:
+                    workers = await self._open(registered, source, sending)
+                    running += [tasks.create_task(worker) for worker in workers]
+                on_ready()
+                await until.wait()
+                await self._drain()
+                for task in running:
+                    task.cancel()
+        except BaseExceptionGroup as group:
+            raise the_reason(group) from group
+
+    async def _open(
+        self, registered: Registered, source: Connection, sending: Sending
+    ) -> Sequence[Coroutine[Any, Any, None]]:
+        """Declare and consume a handler's queue; what has to run for it."""
+        topology = self._settings.topology
+        declaring = Declaring(source, topology)
+        declared = await declaring.queue(registered.queue, registered.name)
+        settling = self._settling(registered, declared, declaring, sending)
+        place = (declared.name, source.address.vhost)
+        runner = Runner(registered.handler, registered.limits, tiers=len(topology.tiers))
+        channel = await source.channel()
+        alone = Alone(channel, declared.alone, runner, settling, self._gate, place=place)
+        consumer = await (await source.channel()).consume(
+            declared.name,
+            prefetch=registered.prefetch,
+            budget=self._settings.broker.in_flight // len(self._registered),
+        )
+        intake = Intake(
+            consumer, runner, settling, self._gate, place=place, on_set_alone=alone.nudge
+        )
+        self._intakes.append(intake)
+        self._alone.append(alone)
+        log.info("consumer.ready", queue=declared.name, handler=registered.name)
+        workers = [intake.work() for _ in range(registered.concurrency)]
+        return [intake.take_in(), alone.run(), *workers]
+
+    def _settling(
+        self, registered: Registered, declared: Declared, declaring: Declaring, sending: Sending
+    ) -> Settling:
+        copies = Copies(
+            declared.name,
+            declared.alone,
+            self._settings.topology,
+            user=sending.user,
+            dead_letter_exchange=registered.queue.dead_letter_exchange,
+        )
+        return Settling(
+            copies,
+            sending,
+            receipts=Receipts(self._settings.topology.names.receipts_queue, declared.name),
+            parks=declared.parks,
+            make_ladder=declaring.ladder,
+            stopping=self._stopping,
+        )
+
+    async def _drain(self) -> None:
+        self._stopping.set()
+        for alone in self._alone:
+            alone.stop()
+        for intake in self._intakes:
+            await intake.stop_taking()
+        began = asyncio.get_running_loop().time()
+        if not await self._idle_by(began + _BEGIN_WITHIN):
+            for intake in self._intakes:
+                intake.begin_no_more()
+            if not await self._idle_by(began + _END_WITHIN):
+                log.warning("consumer.ends_while_handling", messages=self._gate.running)
+        for intake in self._intakes:
+            await intake.give_back()
+
+    async def _idle_by(self, deadline: float) -> bool:
+        """Wait until nothing runs and nothing is left to begin with; whether that is so."""
+        clock = asyncio.get_running_loop().time
+        parts: list[Gate | Intake | Alone] = [self._gate, *self._intakes, *self._alone]
+        while not all(part.idle for part in parts):
+            if clock() > deadline:
+                return False
+            await asyncio.sleep(_LOOK_EVERY)
+        return True

@@ -1,0 +1,210 @@
+"""What happens to a delivery after its handler: acked, or a copy published first and then acked.
+
+- A copy is confirmed by the broker before the delivery is acked: killed in between, the message is
+  there twice, with one `redrive-id`, never nowhere.
+- A copy that no queue takes goes to the dead letter queue, with the reason; if that takes it
+  neither, the delivery is held, and the copy sent again every few seconds.
+- A message that cannot be published again at all is rejected where its queue is known to
+  dead-letter; elsewhere it is held, and goes back to its queue after ten minutes.
+- The receipt of a handled replay goes out before the ack. A receipt that nobody takes is no reason
+  to keep a message that was handled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Final, Protocol
+
+import structlog
+
+from redrive.amqp import Delivery, Publish, Refused, Returned
+from redrive.amqp.confirms import CONFIRMED
+from redrive.amqp.lane import LaneOutcome, Poison
+from redrive.consumer.copies import Copies
+from redrive.consumer.receipts import Receipts
+from redrive.consumer.sending import Sending
+from redrive.domain.handling import Acked, DeadLettered, Delayed, LeftToPolicy, Outcome, Retried
+from redrive.errors import BrokerError, Unpublishable
+
+log = structlog.get_logger()
+
+_AGAIN: Final = timedelta(seconds=5)
+_WAIT_FOR_A_PERSON: Final = timedelta(minutes=10)
+"""Well within the 30 minutes after which a broker takes a delivery back itself."""
+_EVENTS: Final = {
+    Retried: "message.retried",
+    Delayed: "message.delayed",
+    LeftToPolicy: "message.left_to_policy",
+    DeadLettered: "message.dead_lettered",
+}
+
+
+class Deliveries(Protocol):
+    """Where deliveries are answered."""
+
+    def ack(self, *deliveries: Delivery) -> None: ...
+    def reject(self, delivery: Delivery) -> None: ...
+    def requeue(self, delivery: Delivery) -> None: ...
+    def flush(self) -> None: ...
+
+
+class Settling:
+    """Settles the deliveries of one handler."""
+
+    def __init__(
+        self,
+        copies: Copies,
+        sending: Sending,
+        *,
+        receipts: Receipts,
+        parks: bool,
+        make_ladder: Callable[[], Awaitable[None]],
+        stopping: asyncio.Event,
+    ) -> None:
+        """`parks`: what is rejected in the queue is known to be kept. Once `stopping` is set,
+        nothing is waited for any more."""
+        self._copies = copies
+        self._sending = sending
+        self._receipts = receipts
+        self._parks = parks
+        self._make_ladder = make_ladder
+        self._stopping = stopping
+        self._said: set[str] = set()
+
+    async def settle(self, delivery: Delivery, outcome: Outcome, source: Deliveries) -> None:
+        """Do with a delivery what should become of its message."""
+        if isinstance(outcome, Acked):
+            await self._send_receipt(delivery)
+            source.ack(delivery)
+            source.flush()
+            return
+        log.info(
+            _EVENTS[type(outcome)],
+            error_type=outcome.failure.error_type,
+            reason=outcome.failure.reason,
+            routing_key=delivery.routing_key,
+        )
+        try:
+            copy = self._copies.of(delivery, outcome)
+        except Unpublishable as error:
+            await self._poisoned(delivery, str(error), source)
+            return
+        answer = await self._send_up(copy)
+        if isinstance(answer, (Returned, Refused)) and not self._copies.is_dead_letter(copy):
+            trouble = f"the delay queue with key {copy.routing_key!r} {_trouble(answer)}"
+            copy = self._copies.dead_instead(delivery, outcome.failure, trouble)
+            answer = await self._sending.send(copy)
+        await self._finish(delivery, copy, answer, source)
+
+    async def set_alone(self, delivery: Delivery, source: Deliveries) -> bool:
+        """Have a delivery handled alone, later; False if that cannot be, and it has to be handled
+        as it is. What cannot be published again is parked where that is safe: it could end process
+        after process, uncounted."""
+        try:
+            copy = self._copies.alone(delivery)
+            answer = await self._sending.send(copy)
+        except Unpublishable as error:
+            answer = Poison(BrokerError(str(error)))
+        if answer is CONFIRMED:
+            source.ack(delivery)
+            source.flush()
+            return True
+        if isinstance(answer, Poison):
+            if self._parks:
+                await self._poisoned(delivery, str(answer.error), source)
+            return self._parks
+        self._say("consumer.not_alone", f"the queue {copy.routing_key!r} {_trouble(answer)}")
+        return False
+
+    async def _send_up(self, copy: Publish) -> LaneOutcome:
+        """Send a copy; one for the ladder may be the first, and have to make it."""
+        answer = await self._sending.send(copy)
+        if copy.exchange or not isinstance(answer, Returned):
+            return answer
+        await self._make_ladder()
+        return await self._sending.send(_again(copy))
+
+    async def _finish(
+        self, delivery: Delivery, copy: Publish, answer: LaneOutcome, source: Deliveries
+    ) -> None:
+        while answer is not CONFIRMED:
+            if isinstance(answer, Poison):
+                await self._poisoned(delivery, str(answer.error), source)
+                return
+            where = f"the dead letter queue behind {copy.exchange!r}"
+            self._say("consumer.stuck", f"{where} {_trouble(answer)}")
+            if await self._stops_within(_AGAIN):
+                return  # unsettled: the broker delivers it again
+            copy = _again(copy)
+            answer = await self._sending.send(copy)
+        source.ack(delivery)
+        source.flush()
+
+    async def _poisoned(self, delivery: Delivery, reason: str, source: Deliveries) -> None:
+        if self._parks:
+            log.warning("message.parked", reason=reason, routing_key=delivery.routing_key)
+            source.reject(delivery)
+            return
+        self._say("message.stays", f"{reason}; its queue is not known to dead-letter")
+        if not await self._stops_within(_WAIT_FOR_A_PERSON):
+            source.requeue(delivery)
+
+    async def _send_receipt(self, delivery: Delivery) -> None:
+        receipt = self._receipts.of(delivery)
+        if receipt is None:
+            return
+        answer = await self._sending.send(receipt)
+        if answer is not CONFIRMED:
+            self._say("consumer.receipt_not_taken", f"queue {self._receipts.to!r}: {answer}")
+
+    async def _stops_within(self, wait: timedelta) -> bool:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), wait.total_seconds())
+        return self._stopping.is_set()
+
+    def _say(self, event: str, reason: str) -> None:
+        if event not in self._said:  # once, not for every message
+            self._said.add(event)
+            log.warning(event, reason=reason)
+
+
+def _again(copy: Publish) -> Publish:
+    return Publish(copy.exchange, copy.routing_key, copy.properties, copy.body)
+
+
+def _trouble(answer: LaneOutcome) -> str:
+    if isinstance(answer, Returned):
+        return f"is missing ({answer.reason})"
+    return "is full" if isinstance(answer, Refused) else "takes nothing"
+
+
+class Taken:
+    """Answers deliveries that were taken off a queue one by one."""
+
+    def __init__(self, channel: _Answers) -> None:
+        self._channel = channel
+
+    def ack(self, *deliveries: Delivery) -> None:
+        with contextlib.suppress(BrokerError):  # void by now: the session ends anyhow
+            for delivery in deliveries:
+                self._channel.ack(delivery.tag)
+
+    def reject(self, delivery: Delivery) -> None:
+        with contextlib.suppress(BrokerError):
+            self._channel.reject(delivery.tag, requeue=False)
+
+    def requeue(self, delivery: Delivery) -> None:
+        with contextlib.suppress(BrokerError):
+            self._channel.nack(delivery.tag, requeue=True)
+
+    def flush(self) -> None:
+        """Nothing is kept back."""
+
+
+class _Answers(Protocol):
+    def ack(self, tag: int) -> None: ...
+    def nack(self, tag: int, *, requeue: bool) -> None: ...
+    def reject(self, tag: int, *, requeue: bool) -> None: ...

@@ -1,0 +1,54 @@
+"""What a handler raises to say what should become of its message."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from redrive.domain.durations import format_duration, parse_duration
+from redrive.errors import SettingsError
+
+Duration = timedelta | str
+"""A `timedelta`, or a text such as "30s", "5m", "1h30m"."""
+
+
+class RetryAfter(Exception):
+    """Raise it to have the message delivered again after `delay`, on any queue type.
+
+    It counts as a retry: `retry_count` is one more next time, and with `retries` used up the
+    message is dead. With `counts=False` neither is so, and the handler must know when to stop.
+
+        raise RetryAfter("90s", "the bank is in maintenance")
+    """
+
+    def __init__(self, delay: Duration, reason: str = "", *, counts: bool = True) -> None:
+        self.delay = read_duration("RetryAfter", delay)
+        self.reason = reason or f"asked to be delivered again in {format_duration(self.delay)}"
+        self.counts = counts
+        super().__init__(self.reason)
+
+
+class DeadLetter(Exception):
+    """Raise it to send the message straight to the dead letter queue: no retry would help.
+
+    `error_type` is what the letter will be grouped and classified by.
+
+        raise DeadLetter("the card is blocked", error_type="CARD_BLOCKED")
+    """
+
+    def __init__(self, reason: str, *, error_type: str = "DeadLetter") -> None:
+        self.reason = reason
+        self.error_type = error_type
+        super().__init__(reason)
+
+
+def read_duration(what: str, value: Duration) -> timedelta:
+    """A duration as users write it; SettingsError if it is none."""
+    try:
+        duration = value if isinstance(value, timedelta) else parse_duration(value)
+    except (ValueError, TypeError):
+        raise SettingsError(
+            f"{what}: expected a duration such as '30s', '5m' or a timedelta, got {value!r}"
+        ) from None
+    if duration < timedelta():
+        raise SettingsError(f"{what}: a duration is never negative, got {duration}")
+    return duration

@@ -1,0 +1,190 @@
+"""kill -9 of a consumer's process while it handles a message, every time; and SIGTERM amid many."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from redrive.amqp import Properties
+from redrive.broker.processes import GuardedProcess
+from redrive.domain import headers
+from tests.faults.consumer_process import Scene
+from tests.services import scale
+from tests.services.consuming import (
+    DEAD,
+    QUEUE,
+    consumed,
+    error_of,
+    header,
+    send,
+    settings_for,
+)
+from tests.services.eventually import eventually_async
+from tests.services.moving import Kind, channel_to, holds, identities, ready, take_all
+from tests.services.plugin import Vhost
+from tests.services.retrying import retrying
+
+both_kinds = pytest.mark.parametrize("kind", ["classic", "quorum"])
+
+
+@dataclass
+class Lives:
+    """The processes of a scene, one after the other; none is left behind."""
+
+    scene: Scene
+    log: Path
+    processes: list[GuardedProcess] = field(default_factory=list)
+
+    def begin(self) -> None:
+        self.processes.append(self.scene.start(self.log))
+
+    @property
+    def last(self) -> GuardedProcess:
+        return self.processes[-1]
+
+    async def stop(self) -> None:
+        """By SIGTERM, which drains it."""
+        self.last.send(signal.SIGTERM)
+        await eventually_async(lambda: not self.last.alive, within=10, what="the end in time")
+        assert self.last.exit_code == 0, self.log.read_text()
+
+
+@pytest.fixture
+def lives(vhost: Vhost, tmp_path: Path) -> Iterator[Callable[..., Lives]]:
+    """`lives(kind, …)` begins the first life of a scene."""
+    made: list[Lives] = []
+
+    def begin(kind: Kind, **options: float) -> Lives:
+        notes = str(tmp_path / "notes")
+        scene = Scene(url=vhost.url, kind=kind, notes=notes, **options)  # type: ignore[arg-type]
+        made.append(Lives(scene, tmp_path / "log"))
+        made[-1].begin()
+        return made[-1]
+
+    yield begin
+    for each in made:
+        for process in each.processes:
+            process.kill()
+
+
+def notes_of(scene: Scene) -> Counter[str]:
+    """How often each line was noted."""
+    file = Path(scene.notes)
+    return Counter(file.read_text().splitlines()) if file.exists() else Counter()
+
+
+@both_kinds
+async def test_a_message_that_kills_its_process_ends_dead_and_its_neighbours_handled(
+    vhost: Vhost, kind: Kind, lives: Callable[..., Lives]
+) -> None:
+    neighbours = [f"n{number}" for number in range(60)]
+    settings = settings_for(vhost.url, kind)
+    async with retrying(vhost.url, settings.topology, {}):
+        led = lives(kind, retries=2)
+        await consumed(vhost.url)
+        await send(vhost.url, *neighbours[:30], "poison", *neighbours[30:])
+        async with channel_to(vhost.url) as channel:
+            while not (await channel.inspect_queue(DEAD))[0]:
+                if not led.last.alive:
+                    assert led.last.exit_code == -signal.SIGKILL, led.log.read_text()
+                    assert len(led.processes) < 10, "it loops"
+                    led.begin()
+                await asyncio.sleep(0.02)
+        await all_handled(led.scene, neighbours)
+        await led.stop()
+    notes = notes_of(led.scene)
+    # Once among others, when nobody could tell which of them it was; then alone, as often as any
+    # message is tried that fails.
+    assert len(led.processes) == 5
+    assert [notes[f"began poison {count}"] for count in range(4)] == [2, 1, 1, 0]
+    assert {line for line in notes if line.startswith("handled")} == {
+        f"handled {each} 0" for each in neighbours
+    }
+    (dead,) = await take_all(vhost.url, DEAD)
+    assert dead.body == b"poison"
+    assert error_of(dead)[0] == "CRASH"
+    assert header(dead, headers.ATTEMPT) == 2
+    for queue in (QUEUE, f"redrive-alone-{QUEUE}"):
+        assert await ready(vhost.url, queue) == 0
+
+
+async def all_handled(scene: Scene, expected: list[str], within: float = 30.0) -> None:
+    def handled() -> bool:
+        found = {line.split()[1] for line in notes_of(scene) if line.startswith("handled")}
+        return found >= set(expected)
+
+    await eventually_async(handled, within=within, what="every neighbour handled")
+
+
+async def test_a_handler_that_never_ends_does_not_keep_its_process_alive(
+    vhost: Vhost, lives: Callable[..., Lives]
+) -> None:
+    led = lives("quorum")
+    await consumed(vhost.url)
+    await send(vhost.url, "hangs")
+    await eventually_async(lambda: notes_of(led.scene)["began hangs 0"], what="its beginning")
+    led.last.send(signal.SIGTERM)
+    await eventually_async(lambda: not led.last.alive, within=10, what="the end in time")
+    await holds(vhost.url, QUEUE, 1)
+
+
+MESSAGES = scale.messages(100_000)
+WITHIN = scale.seconds(900, quick=90)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(WITHIN * 3)
+@both_kinds
+async def test_many_messages_are_counted_exactly_through_a_drain_in_the_middle(
+    vhost: Vhost, kind: Kind, lives: Callable[..., Lives]
+) -> None:
+    kinds = {0: "fails", 1: "twice"}
+    expected = [f"{kinds.get(number % 10, 'passes')}-{number}" for number in range(MESSAGES)]
+    settings = settings_for(vhost.url, kind)
+    async with retrying(vhost.url, settings.topology, {}):
+        led = lives(kind, concurrency=50, prefetch=500, works_for=0.001)
+        scene = led.scene
+        await consumed(vhost.url)
+        sending = asyncio.create_task(send(vhost.url, *expected))
+
+        def halfway() -> bool:
+            return Path(scene.notes).exists() and lines(scene, b"handled") > MESSAGES // 4
+
+        await eventually_async(halfway, within=WITHIN, what="a quarter handled")
+        await led.stop()
+        before = lines(scene, b"handled")
+        led.begin()
+        await sending
+        await holds(vhost.url, DEAD, MESSAGES // 10, within=WITHIN)
+        passing = MESSAGES - MESSAGES // 10
+        await eventually_async(
+            lambda: lines(scene, b"handled") >= passing, within=WITHIN, what="all handled"
+        )
+        await led.stop()
+    assert before < passing, "the drain was not in the middle"
+    notes = notes_of(scene)
+    tries = {"fails": 4, "twice": 3, "passes": 1}
+    wanted = Counter(
+        f"tried {each} {count}" for each in expected for count in range(tries[each.split("-")[0]])
+    )
+    wanted.update(
+        f"handled {each} {tries[each.split('-')[0]] - 1}"
+        for each in expected
+        if not each.startswith("fails")
+    )
+    assert notes == wanted
+    dead = await take_all(vhost.url, DEAD)
+    assert sorted(identities(dead)) == sorted(e for e in expected if e.startswith("fails"))
+    assert {Properties.read(each.properties).header(headers.ATTEMPT) for each in dead} == {3}
+    for queue in (QUEUE, f"redrive-alone-{QUEUE}"):
+        assert await ready(vhost.url, queue) == 0
+
+
+def lines(scene: Scene, begin: bytes) -> int:
+    return Path(scene.notes).read_bytes().count(begin)
