@@ -1,0 +1,324 @@
+"""What becomes of a message by what its handler does, without a broker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from dataclasses import dataclass
+from datetime import timedelta
+
+import pydantic
+import pytest
+
+from redrive import Consumer, DeadLetter, Message, Queue, RetryAfter
+from redrive.consumer.arguments import arguments_of
+from redrive.consumer.running import Limits, Runner
+from redrive.domain.handling import Acked, DeadLettered, Delayed, LeftToPolicy, Retried
+from redrive.errors import SettingsError
+from redrive.testing import Handling, a_message
+
+TIERS = 3
+
+
+def runner(handler: object, **limits: object) -> Runner:
+    return Runner(handler, Limits(**limits), tiers=TIERS)  # type: ignore[arg-type]
+
+
+async def fails(message: Message) -> None:
+    raise ValueError("no")
+
+
+async def test_a_handler_that_returns_is_done() -> None:
+    async def passes(message: Message) -> None:
+        pass
+
+    assert await runner(passes).run(a_message()) == Acked()
+
+
+@pytest.mark.parametrize(
+    ("made", "tier"), [(0, 1), (1, 2), (2, 3), (3, 3)], ids=["first", "second", "third", "fourth"]
+)
+async def test_each_retry_waits_in_the_next_tier_and_then_in_the_last(made: int, tier: int) -> None:
+    outcome = await runner(fails, retries=9).run(a_message(retry_count=made))
+    assert isinstance(outcome, Retried)
+    assert (outcome.tier, outcome.attempt) == (tier, made + 1)
+
+
+async def test_the_retries_of_a_handler_used_up_make_a_dead_letter() -> None:
+    outcome = await runner(fails, retries=3).run(a_message(retry_count=3))
+    assert isinstance(outcome, DeadLettered)
+    assert (outcome.failure.error_type, outcome.failure.reason) == ("ValueError", "no")
+    assert str(outcome.failure.stack).startswith("Traceback (most recent call last)")
+    assert "consumer/running.py" not in str(outcome.failure.stack)
+
+
+async def test_a_replayed_letter_that_fails_is_dead_at_once_whatever_it_asks_for() -> None:
+    async def later(message: Message) -> None:
+        raise RetryAfter("1m", counts=False)
+
+    for handler in (fails, later):
+        outcome = await runner(handler, retries=3).run(a_message(letter="0192"))
+        assert isinstance(outcome, DeadLettered)
+
+
+async def test_without_a_limit_the_policy_decides() -> None:
+    outcome = await runner(fails, retries=None).run(a_message(retry_count=99))
+    assert isinstance(outcome, LeftToPolicy)
+
+
+async def test_a_delay_is_the_handlers_own_and_counts_unless_it_says_otherwise() -> None:
+    async def later(message: Message) -> None:
+        raise RetryAfter(timedelta(minutes=2), counts=message.body == b"counts")
+
+    counted = await runner(later).run(a_message(b"counts", retry_count=1))
+    assert isinstance(counted, Delayed)
+    assert (counted.delay, counted.attempt) == (timedelta(minutes=2), 2)
+    uncounted = await runner(later).run(a_message(retry_count=3))
+    assert isinstance(uncounted, Delayed)
+    assert uncounted.attempt == 3
+
+
+async def test_immediate_tries_end_with_the_first_that_passes() -> None:
+    tries = []
+
+    async def third_time(message: Message) -> None:
+        tries.append(1)
+        if len(tries) < 3:
+            raise ValueError
+
+    assert await runner(third_time, immediate=5).run(a_message()) == Acked()
+    assert len(tries) == 3
+
+
+async def test_a_handler_that_takes_too_long_is_cancelled_and_has_failed() -> None:
+    cancelled = []
+
+    async def slow(message: Message) -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.append(True)
+            raise
+
+    limits = {"retries": 0, "immediate": 1, "timeout": timedelta(milliseconds=20)}
+    outcome = await runner(slow, **limits).run(a_message())
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.failure.error_type == "TIMEOUT"
+    assert cancelled == [True, True]
+
+
+async def test_a_timeout_of_the_handlers_own_is_its_own_error() -> None:
+    async def times_out(message: Message) -> None:
+        async with asyncio.timeout(0.01):
+            await asyncio.sleep(60)
+
+    limits = {"retries": 0, "timeout": timedelta(seconds=30)}
+    outcome = await runner(times_out, **limits).run(a_message())
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.failure.error_type == "TimeoutError"
+
+
+async def test_something_cancelled_within_a_handler_is_a_failure_and_not_the_end() -> None:
+    async def awaits_what_is_cancelled(message: Message) -> None:
+        task = asyncio.ensure_future(asyncio.sleep(60))
+        asyncio.get_running_loop().call_soon(task.cancel)
+        await task
+
+    outcome = await runner(awaits_what_is_cancelled).run(a_message())
+    assert isinstance(outcome, Retried)
+    assert outcome.failure.error_type == "asyncio.exceptions.CancelledError"
+
+
+async def test_a_handler_that_is_cancelled_with_its_task_has_not_failed() -> None:
+    begun = asyncio.Event()
+
+    async def waits(message: Message) -> None:
+        begun.set()
+        await asyncio.sleep(60)
+
+    running = asyncio.ensure_future(runner(waits, timeout=timedelta(minutes=1)).run(a_message()))
+    await begun.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def test_a_sync_handler_runs_in_a_thread_with_the_callers_context() -> None:
+    tenant: contextvars.ContextVar[str] = contextvars.ContextVar("tenant")
+    tenant.set("t-1")
+    seen = []
+
+    def passes(message: Message) -> None:
+        seen.append((tenant.get(), threading.current_thread() is threading.main_thread()))
+
+    assert await runner(passes).run(a_message()) == Acked()
+    assert seen == [("t-1", False)]
+
+
+async def test_a_sync_handler_that_took_too_long_is_not_tried_again_beside_itself() -> None:
+    begun, end = [], threading.Event()
+
+    def slow(message: Message) -> None:
+        begun.append(True)
+        end.wait(10)
+
+    limits = {"immediate": 3, "timeout": timedelta(milliseconds=20)}
+    outcome = await runner(slow, **limits).run(a_message())
+    end.set()
+    assert isinstance(outcome, Retried)
+    assert begun == [True]
+
+
+async def test_an_exception_that_cannot_even_be_told_is_a_failure() -> None:
+    class Broken(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    async def raises(message: Message) -> None:
+        raise Broken
+
+    outcome = await runner(raises).run(a_message())
+    assert isinstance(outcome, Retried)
+    assert outcome.failure.error_type.endswith("Broken")
+
+
+# Typed bodies
+
+
+@dataclass
+class Payment:
+    id: str
+    amount: float = 0.0
+
+
+class Order(pydantic.BaseModel):
+    id: int
+
+
+@pytest.mark.parametrize(
+    ("hint", "body", "given"),
+    [
+        (Payment, b'{"id": "p", "amount": 2}', Payment("p", 2.0)),
+        (Order, b'{"id": 7}', Order(id=7)),
+        (list[Order], b'[{"id": 7}]', [Order(id=7)]),
+        (dict, b'{"a": 1}', {"a": 1}),
+        (bytes, b"\xff", b"\xff"),
+        (str, b"text", "text"),
+    ],
+    ids=["dataclass", "pydantic", "list", "dict", "bytes", "str"],
+)
+async def test_a_body_is_given_as_the_annotation_says(
+    hint: object, body: bytes, given: object
+) -> None:
+    seen = []
+
+    async def takes(message: Message, body: object) -> None:
+        seen.append((message.body, body))
+
+    takes.__annotations__["body"] = hint
+    assert await runner(takes).run(a_message(body)) == Acked()
+    assert seen == [(body, given)]
+
+
+@pytest.mark.parametrize("hint", [Payment, Order, str], ids=["dataclass", "pydantic", "str"])
+async def test_a_body_that_does_not_fit_is_dead_without_its_values_in_the_reason(
+    hint: object,
+) -> None:
+    async def takes(body: object) -> None:
+        raise AssertionError
+
+    takes.__annotations__["body"] = hint
+    outcome = await runner(takes, immediate=3).run(a_message(b'{"id": ["secret\xff"]}'))
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.failure.error_type == "BODY_DOES_NOT_FIT"
+    assert "secret" not in outcome.failure.reason
+
+
+def no_message() -> None: ...
+def two_bodies(one: Payment, two: Order) -> None: ...
+def by_name(message: Message, *, other: int) -> None: ...
+def unreadable(message: threading.Event) -> None: ...
+
+
+@pytest.mark.parametrize("wrong", [no_message, two_bodies, by_name, unreadable])
+def test_a_handler_that_could_never_be_called_is_refused_at_once(wrong: object) -> None:
+    with pytest.raises(SettingsError, match=r"handler \w+ (takes|needs)"):
+        arguments_of(wrong)  # type: ignore[arg-type]
+
+
+def test_a_body_that_is_not_json_is_dead_by_the_asking() -> None:
+    with pytest.raises(DeadLetter, match="not JSON"):
+        a_message(b"{").json()
+
+
+# What is registered
+
+
+def a_consumer() -> Consumer:
+    return Consumer("amqp://guest:guest@127.0.0.1/")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"retries": -1},
+        {"immediate": 1.5},
+        {"concurrency": 0},
+        {"prefetch": 0},
+        {"timeout": "soon"},
+        {"timeout": 30},
+    ],
+    ids=str,
+)
+def test_a_wrong_limit_is_refused_with_what_was_expected(wrong: dict[str, object]) -> None:
+    with pytest.raises(SettingsError, match="expected"):
+        a_consumer().handler("q", **wrong)  # type: ignore[arg-type]
+
+
+def test_a_queue_has_one_handler() -> None:
+    consumer = a_consumer()
+    consumer.handler("q")(fails)
+    with pytest.raises(SettingsError, match="would share a queue"):
+        consumer.handler(Queue("q", exchange="e"))(fails)
+    consumer.handler(Queue(exchange="e"))(fails)
+    with pytest.raises(SettingsError, match="would share a queue"):
+        consumer.handler(Queue(exchange="e"))(fails)
+
+
+def test_a_queue_that_nothing_names_is_refused() -> None:
+    with pytest.raises(SettingsError, match="got neither"):
+        Queue()
+    with pytest.raises(SettingsError, match="no name to a quorum queue"):
+        Queue("", exchange="e", type="quorum")
+
+
+# The plugin
+
+
+def test_the_plugin_tells_what_became_of_a_message(handled: Handling) -> None:
+    @a_consumer().handler("q", retries=3)
+    async def settle(payment: Payment) -> None:
+        if payment.amount > 100:
+            raise DeadLetter("too much", error_type="LIMIT")
+        if payment.amount < 0:
+            raise RetryAfter("5m")
+        if not payment.amount:
+            raise ValueError("nothing to pay")
+
+    handled(settle, {"id": "p", "amount": 5}).is_acked()
+    handled(settle, {"id": "p", "amount": 500}).is_dead_lettered(error_type="LIMIT", reason="much")
+    handled(settle, {"id": "p", "amount": -1}).is_delayed("5m")
+    handled(settle, {"id": "p"}).is_retried(error_type="ValueError")
+    handled(settle, {"id": "p"}, retry_count=3).is_dead_lettered(error_type="ValueError")
+    handled.for_good(settle, {"id": "p"}).is_dead_lettered(tries=4)
+    with pytest.raises(AssertionError, match=r"to be acked.*nothing to pay"):
+        handled(settle, {"id": "p"}).is_acked()
+    with pytest.raises(AssertionError, match="expected 3 tries, but there were 4"):
+        handled.for_good(settle, {"id": "p"}).is_dead_lettered(tries=3)
+    with pytest.raises(AssertionError, match="expected a delay of 1m"):
+        handled(settle, {"id": "p", "amount": -1}).is_delayed("1m")
+
+
+async def test_the_plugin_works_beside_a_running_loop(handled: Handling) -> None:
+    handled(fails).is_retried(reason="no")
