@@ -1,0 +1,213 @@
+"""Failures for consumers of other client libraries: the same headers, the same retry path.
+
+Works on decoded headers, since that is what those libraries give. They decide how a header's value
+is written again, so types may narrow (an int64 that fits becomes an int8); the consumer of this
+package keeps every byte, these cannot.
+
+Not covered: the crash of a process. Their libraries ack and count as they do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from hashlib import blake2b
+from typing import Any, Final
+from uuid import UUID
+
+from redrive.broker.ladder import RUNGS, next_rung, rung_name
+from redrive.broker.topology import tier_key
+from redrive.consumer.running import failure_of, stack_of
+from redrive.consumer.signals import DeadLetter, RetryAfter
+from redrive.domain import headers as own
+from redrive.domain.failure import Failure
+from redrive.domain.handling import (
+    DeadLettered,
+    Delayed,
+    LeftToPolicy,
+    Outcome,
+    Retried,
+    Tried,
+    after_failure,
+    after_request,
+)
+from redrive.settings import Settings, load
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_SET_ASIDE: Final = {"CC": own.CC, "BCC": own.BCC}
+_STARTS_ANEW: Final = (
+    own.ID,
+    own.ATTEMPT,
+    own.EXCHANGE,
+    own.ROUTING_KEY,
+    own.FIRST_FAILED_AT,
+    own.LETTER,
+    own.GENERATION,
+    own.ERROR_TYPE,
+    own.ERROR_REASON,
+    own.ERROR_STACK,
+    own.NOT_BEFORE,
+    own.CRASHES,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """A message of another library that its consumer failed on."""
+
+    queue: str
+    exchange: str
+    routing_key: str
+    headers: Mapping[str, Any]
+    body: bytes
+    message_id: str | None = None
+    redelivered: bool = False
+    user_id: str | None = None
+    expiration: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forward:
+    """Where the copy goes, and with which headers. `user_id` and `expiration` are set aside."""
+
+    exchange: str
+    routing_key: str
+    headers: dict[str, Any]
+    rung: bool = False
+    """Whether it goes up the ladder, which may have to be declared first."""
+
+
+@cache
+def usual_settings() -> Settings:
+    """Where Redrive's settings come from, read once."""
+    return load(environ={"HOME": "/", **os.environ}).settings
+
+
+def forward(
+    failed: Failed, error: BaseException, *, retries: int | None, settings: Settings
+) -> Forward:
+    """What to publish for a message that failed."""
+    found = _noted(failed)
+    attempt = found.get(own.ATTEMPT)
+    tried = Tried(
+        attempt=attempt if type(attempt) is int and attempt > 0 else 0,
+        replayed=isinstance(found.get(own.LETTER), str),
+        retries=retries,
+        tiers=len(settings.topology.tiers),
+    )
+    return _to(found, _judge(error, tried), settings)
+
+
+def dead_instead(sent: Forward, trouble: str, settings: Settings) -> Forward:
+    """The copy for the dead letter queue, after the one for elsewhere was not taken."""
+    reason = f"{trouble} (the failure before: {sent.headers[own.ERROR_REASON]})"
+    names = settings.topology.names
+    return Forward(
+        exchange=names.dlq_exchange,
+        routing_key=names.dlq_routing_key,
+        headers={**sent.headers, own.ERROR_REASON: reason},
+    )
+
+
+def _judge(error: BaseException, tried: Tried) -> Outcome:
+    if isinstance(error, DeadLetter):
+        cause = error.__cause__
+        stack = None if cause is None else stack_of(cause)
+        return DeadLettered(Failure(error_type=error.error_type, reason=error.reason, stack=stack))
+    if isinstance(error, RetryAfter):
+        failure = Failure(error_type="RetryAfter", reason=error.reason)
+        return after_request(tried, failure, error.delay, counts=error.counts)
+    return after_failure(tried, failure_of(error))
+
+
+def _noted(failed: Failed) -> dict[str, Any]:
+    """The headers to send, with where the message belongs, its id and its deaths noted."""
+    found = {name: value for name, value in failed.headers.items() if name not in own.BROKERS_OWN}
+    for name, aside in _SET_ASIDE.items():
+        if name in found:
+            found[aside] = found.pop(name)
+    if found.get(own.QUEUE) != failed.queue:
+        _start_anew(found)
+        found[own.QUEUE] = failed.queue
+    found.setdefault(own.EXCHANGE, failed.exchange)
+    found.setdefault(own.ROUTING_KEY, failed.routing_key)
+    found.setdefault(own.ID, _identity(failed))
+    if failed.user_id is not None:
+        found[own.USER_ID] = failed.user_id
+    if failed.expiration is not None:
+        found[own.EXPIRATION] = failed.expiration
+    if failed.redelivered:
+        found[own.REDELIVERED] = True
+    found.pop(own.NOT_BEFORE, None)
+    _add_death(found, failed)
+    return found
+
+
+def _start_anew(found: dict[str, Any]) -> None:
+    """Forget what was noted of another queue, but not whose letter it was sent for."""
+    before = found.get(own.QUEUE)
+    letter, generation = found.get(own.LETTER), found.get(own.GENERATION)
+    for name in _STARTS_ANEW:
+        found.pop(name, None)
+    if letter is not None and before is not None:
+        found[own.PARENT] = letter
+    elif letter is not None and generation is not None:
+        found[own.LETTER], found[own.GENERATION] = letter, generation
+
+
+def _add_death(found: dict[str, Any], failed: Failed) -> None:
+    now = datetime.now(UTC).replace(microsecond=0)
+    found.setdefault(own.FIRST_FAILED_AT, now)
+    known, x_death = found.get(own.DEATHS), failed.headers.get(own.X_DEATH)
+    deaths = [
+        *(known if isinstance(known, list) else []),
+        *(reversed(x_death) if isinstance(x_death, list) else []),
+        {
+            "count": 1,
+            "reason": "rejected",
+            "queue": failed.queue,
+            "time": now,
+            "exchange": found[own.EXCHANGE],
+            "routing-keys": [found[own.ROUTING_KEY]],
+        },
+    ]
+    found[own.DEATHS] = deaths[-own.MAX_DEATHS :]
+
+
+def _to(found: dict[str, Any], outcome: Outcome, settings: Settings) -> Forward:
+    assert isinstance(outcome, (DeadLettered, LeftToPolicy, Retried, Delayed))
+    names, failure = settings.topology.names, outcome.failure
+    found[own.ERROR_TYPE], found[own.ERROR_REASON] = failure.error_type, failure.reason
+    found.pop(own.ERROR_STACK, None)
+    if failure.stack:
+        found[own.ERROR_STACK] = failure.stack
+    if isinstance(outcome, DeadLettered):
+        exchange, key = names.dlq_exchange, names.dlq_routing_key
+        return Forward(exchange=exchange, routing_key=key, headers=found)
+    if isinstance(outcome, LeftToPolicy):
+        exchange, key = names.retry_exchange, names.retry_routing_key
+        return Forward(exchange=exchange, routing_key=key, headers=found)
+    found[own.ATTEMPT] = outcome.attempt
+    if isinstance(outcome, Retried):
+        key = tier_key(str(found[own.ROUTING_KEY]), outcome.tier)
+        return Forward(exchange=names.route_delay, routing_key=key, headers=found)
+    now = datetime.now(UTC)
+    found[own.NOT_BEFORE] = int((now + outcome.delay).timestamp() * 1000)
+    rung = rung_name(settings.topology.prefix, next_rung(outcome.delay) or RUNGS[0])
+    return Forward(exchange="", routing_key=rung, headers=found, rung=True)
+
+
+def _identity(failed: Failed) -> str:
+    """Derived, not drawn: a second copy after a crash gets the same id (ADR 0005)."""
+    made = blake2b(digest_size=16)
+    for part in (failed.queue, failed.exchange, failed.routing_key, failed.message_id or ""):
+        text = part.encode("utf-8", "surrogateescape")
+        made.update(b"%d," % len(text) + text)
+    made.update(failed.body)
+    number = int.from_bytes(made.digest())
+    # Version 8, as the consumer's and the retrier's.
+    number = number & ~(0xF << 76) & ~(0x3 << 62) | 0x8 << 76 | 0x2 << 62
+    return str(UUID(int=number))
