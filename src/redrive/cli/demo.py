@@ -24,6 +24,8 @@ from redrive.cli.rendering import print_json, print_table
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from redrive.cli.demo_gateway import Payment
+    from redrive.events import Event as Happened
     from redrive.settings import Settings
     from redrive.work.demonstration import Demonstration, Event
 
@@ -74,8 +76,9 @@ def _settings(url: str, folder: Path) -> Settings:
 
 async def _play(settings: Settings, output: Output) -> bool:
     from redrive import roles, runtime  # noqa: PLC0415
+    from redrive.cli.demo_gateway import play_gateway  # noqa: PLC0415
     from redrive.cli.logs import silence_logs  # noqa: PLC0415
-    from redrive.events import Events  # noqa: PLC0415
+    from redrive.events import Events, LetterCollected  # noqa: PLC0415
     from redrive.work.demonstration import POLICIES, STORY, Demonstration  # noqa: PLC0415
 
     silence_logs()
@@ -90,18 +93,27 @@ async def _play(settings: Settings, output: Output) -> bool:
     connection = await runtime.connect(settings, "redrive demo")
     with _stage() as tell:
         story = Demonstration(connection, tell)
-        events.listen(lambda event: story.collected(event.letter))
+
+        def hear(event: Happened) -> None:
+            if isinstance(event, LetterCollected):
+                story.collected(event.letter)
+
+        hear_no_more = events.listen(hear)
         await story.prepare()
         say(
             f"tiers {', '.join(TIERS)}; {len(STORY)} messages, consumers that only accept or reject"
         )
         async with asyncio.timeout(120):
             await story.play()
+        hear_no_more()
+    say("the payment gateway: its workers are handlers of the consumer SDK")
+    async with asyncio.timeout(120):
+        payments = await play_gateway(settings, events, say)
     stopping.set()
     await serving
     await connection.close()
-    _report(story, output)
-    return all(map(story.ended_well, STORY))
+    _report(story, payments, output)
+    return all(map(story.ended_well, STORY)) and all(each.well for each in payments)
 
 
 @contextmanager
@@ -152,12 +164,15 @@ def _table(latest: dict[str, tuple[float, Event]]) -> Table:
     return table
 
 
-def _report(story: Demonstration, output: Output) -> None:
+def _report(story: Demonstration, payments: list[Payment], output: Output) -> None:
     from redrive.work.demonstration import STORY  # noqa: PLC0415
 
     rows = [
         (part.name, part.routing_key, str(part.end), str(part.tries), story.ended_well(part))
         for part in STORY
+    ]
+    rows += [
+        (each.name, each.routing_key, each.end, str(each.tries), each.well) for each in payments
     ]
     if output is Output.JSON:
         names = ("message", "routingKey", "expectedEnd", "expectedTries", "asExpected")
