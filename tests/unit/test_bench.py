@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench import retrier, returns, wire
+from bench import consumer, retrier, returns, wire
 from bench.clients import CLIENTS, SHOVEL, SHOVEL_INSIDE, SHOVELS, shovel_definition
 from bench.figures import Run, at_least, below, others_share, pace, ratio, rows, within_rounds
 from bench.messages import BODY, dead_letters
@@ -156,4 +156,14 @@ def test_the_way_back_to_one_of_many_queues_and_to_all_of_them_are_told_apart() 
         ("retrier", "1,000", "all of them", "50", "20,000.0", "0.50"),
         ("publisher alone", "1,000", "one of them", "200", "5,000.0", "1.00"),
         ("publisher alone", "1,000", "all of them", "80", "12,500.0", "0.40"),
+    ]
+
+
+def test_the_consumer_is_held_against_both_others_on_each_queue_type() -> None:
+    speeds = {"redrive": 1000, "aio-pika": 100, "faststream": 250}
+    runs = [a_run(1, client, speed) for client, speed in speeds.items()]
+    found = consumer.targets(runs, Options(queue_types=("quorum",)))
+    assert [(target.name, target.met) for target in found] == [
+        ("Redrive's consumer against aio-pika's, quorum queues", True),
+        ("Redrive's consumer against faststream's, quorum queues", False),
     ]
