@@ -1,0 +1,43 @@
+"""The reference page of the SDK is what its docstrings say, and covers all that is public."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import redrive
+from redrive import testing
+from scripts.reference import PAGE, page
+
+
+def test_the_page_is_current() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m scripts.reference"
+
+
+def test_every_public_name_is_on_the_page() -> None:
+    text = page()
+    for name in redrive.__all__:
+        assert name == "__version__" or name in text
+    for name in ("a_message", "handle", "handled"):
+        assert name in testing.__all__
+        assert f"`{name}(" in text
+
+
+def test_the_public_surface_is_these_names_and_no_others() -> None:
+    assert sorted(redrive.__all__) == [
+        "Consumer",
+        "DeadLetter",
+        "Message",
+        "Queue",
+        "RetryAfter",
+        "__version__",
+    ]
+    assert all(getattr(redrive, name) for name in redrive.__all__)
+
+
+def test_the_command_does_not_load_the_sdk() -> None:
+    loaded = "import sys, redrive.cli; print('redrive.consumer' in sys.modules)"
+    ended = subprocess.run(
+        [sys.executable, "-c", loaded], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.strip() == "False"
