@@ -26,7 +26,7 @@ from tests.services.eventually import eventually
 from tests.services.plugin import Vhost
 
 PER_QUEUE = '[[queue]]\nname = "orders"\nexchange = "shop"\ndelay = "30s"\n'
-ALL_NAMES = 25
+ALL_NAMES = 26
 
 
 @pytest.fixture(params=["quorum", "classic"])
@@ -337,7 +337,7 @@ def test_delete_takes_everything_away_and_a_second_time_finds_nothing(
     assert (asked.code, "--yes" in asked.err) == (2, True)
     deleted = redrive("topology", "delete", "--yes")
     assert deleted.code == 0
-    assert "15 deleted" in deleted.out
+    assert "16 deleted" in deleted.out
     assert names(vhost) == set()
     assert "0 deleted" in redrive("topology", "delete", "--yes").out
 
