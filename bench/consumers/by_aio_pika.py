@@ -9,6 +9,9 @@ from aio_pika.abc import AbstractIncomingMessage
 
 from bench.movers import PREFETCH, Order
 
+_LAST_ACKS = 0.2
+"""Seconds for acks that it has made and not written: it closes without them."""
+
 
 async def consume(order: Order, stop: asyncio.Event) -> None:
     """Consume until told to stop."""
@@ -30,3 +33,4 @@ async def consume(order: Order, stop: asyncio.Event) -> None:
         await queue.consume(handle)
         await stop.wait()
         await done.wait()  # it does not wait itself for what it has prefetched
+        await asyncio.sleep(_LAST_ACKS)
