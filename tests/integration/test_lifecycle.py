@@ -69,7 +69,6 @@ async def site(vhost: Vhost, store: Store) -> AsyncIterator[Site]:
 
 async def replay(site: Site, filters: Filters | None = None, **order: object) -> Progress:
     """A person sends letters again: a job, run to its end here."""
-    stopping = asyncio.Event()
     now = datetime.now(UTC)
     made = await site.store.replays.create(
         letter_id(now, random.getrandbits(74)),
@@ -79,16 +78,20 @@ async def replay(site: Site, filters: Filters | None = None, **order: object) ->
     )
     assert made is not None
     ours = await site.store.replays.begin(made.id, "cli-1", LEASE)
+    redirect = order.get("destination")
+    assert redirect is None or isinstance(redirect, Destination)
+    return await run_job(site, ours, redirect)
+
+
+async def run_job(site: Site, ours: Replay, redirect: Destination | None = None) -> Progress:
     runner = ReplayRunner(
         "cli-1",
         site.store.replays,
         site.sender,
         verdict_after=VERDICT_AFTER,
         lease=LEASE,
-        stopping=stopping,
+        stopping=asyncio.Event(),
     )
-    redirect = order.get("destination")
-    assert redirect is None or isinstance(redirect, Destination)
     return await runner.run(ours, destinations(lambda: site.policies, redirect))
 
 
@@ -581,3 +584,46 @@ async def test_a_consumer_that_tells_why_is_classified_by_it(vhost: Vhost, store
             await site.becomes(PENDING)
         await site.round()
         assert (await site.letter()).strategy == "immediate"
+
+
+# In order
+
+
+async def has_letters(site: Site, count: int) -> None:
+    async def there() -> bool:
+        return len(await site.letters()) == count
+
+    await eventually_async(there, within=20, what=f"{count} letters")
+
+
+async def test_letters_that_failed_within_a_second_are_sent_again_in_their_order(
+    site: Site,
+) -> None:
+    bodies = [f'{{"n": {number}}}' for number in range(60)]
+    async with handling(site.url, QUEUE, rejects):
+        await site.fail(*bodies)
+        await has_letters(site, 60)
+    await replay(site, ordered_by="$.of_none", batch_size=7)
+    assert [each.body.decode() for each in await take_all(site.url, QUEUE)] == bodies
+
+
+async def test_a_queue_that_is_full_pauses_a_replay_and_a_resumed_one_begins_with_what_it_refused(
+    site: Site,
+) -> None:
+    async with handling(site.url, QUEUE, rejects):
+        await site.fail(*(str(number) for number in range(20)))
+        await has_letters(site, 20)
+    await declare(site.url, "small", "classic", x_max_length=5, x_overflow="reject-publish")
+    there = Destination(queue="small")
+    progress = await replay(site, destination=there, batch_size=10)
+    assert progress.results[Result.SENT] == 5
+    (paused,) = (await site.store.replays.page()).items
+    assert (paused.state, paused.position) == (ReplayState.PAUSED, 5)
+    assert "is full" in paused.reason
+    assert [letter.status for letter in await site.letters()].count(PENDING) == 15
+    taken = await take_all(site.url, "small")
+    for _ in range(3):
+        ours = await site.store.replays.resume(paused.id, "cli-1")
+        await run_job(site, ours, there)
+        taken += await take_all(site.url, "small")
+    assert sorted(int(each.body) for each in taken) == list(range(20))

@@ -219,7 +219,7 @@ def test_an_ordered_replay_stops_behind_a_batch_with_a_refusal(site: Replaying) 
     assert "none may overtake it" in ran.err
     assert site.taken() == ["0"]
     (listed,) = site.json("replays", "list")["items"]
-    assert (listed["state"], listed["position"]) == ("paused", 2)
+    assert (listed["state"], listed["position"]) == ("paused", 1)
 
 
 # Whether it begins

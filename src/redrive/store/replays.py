@@ -77,6 +77,8 @@ class Batch:
     ended: bool = False
     first: int = 0
     """The position of its first letter."""
+    positions: dict[str, int] = field(default_factory=dict)
+    """Of its letters, by id."""
 
 
 class Replays:
@@ -339,7 +341,18 @@ class Replays:
             chooser.held_by,
             ended=done,
             first=held.position,
+            positions={id_: held.position + place for place, id_ in enumerate(ids)},
         )
+
+    async def stop_at(self, replay_id: str, position: int, reason: str) -> None:
+        """Pause a job, so that it begins with the letter at this position when it is resumed: what
+        was sent of those behind it is outstanding, and is not sent again."""
+        async with self._database.writing() as connection:
+            held = await _lock(connection, replay_id)
+            if held is None or held.state is ReplayState.CANCELLED or held.position <= position:
+                return
+            values = _paused(reason, await self._clock.now(connection))
+            await _write(connection, replay_id, {**values, "position": position})
 
     async def give_back(
         self, replay_id: str, worker: str, batch: Batch, outcomes: Sequence[Outcome]

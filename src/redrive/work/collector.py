@@ -44,6 +44,9 @@ _BATCH: Final = 500
 _BATCH_BYTES: Final = 8_000_000
 """A transaction holds no more than one of these, or one message that is larger."""
 
+_MILLISECOND: Final = timedelta(milliseconds=1)
+"""What ids tell apart by time."""
+
 Batch = tuple[list[Delivery], list[Arrival]]
 
 
@@ -81,6 +84,7 @@ class Collector:
         self._redaction = redaction
         self._system = system_watch()
         self._stopping = asyncio.Event()
+        self._last_at = utc_now()  # of the last batch
         self._outage = ""
         self._log = log.bind(queue=queue)
         self._keeper = Keeper(letters, self._stopping, self._system, self._log)
@@ -152,11 +156,13 @@ class Collector:
         await ready.put(None)
 
     def _arrivals(self, deliveries: Sequence[Delivery]) -> list[Arrival]:
-        state, now, draw = self._system.state(), utc_now(), random.getrandbits
-        read = self._understanding.arrival
+        """In the order of their ids, too: so letters are listed, and sent again, as they came."""
+        state, read = self._system.state(), self._understanding.arrival
+        now = self._last_at = max(utc_now(), self._last_at + _MILLISECOND)
+        draws = sorted([random.getrandbits(74) for _ in deliveries])
         return [
-            read(delivery, self.queue, now=now, random=draw(74), state=state)
-            for delivery in deliveries
+            read(delivery, self.queue, now=now, random=draw, state=state)
+            for delivery, draw in zip(deliveries, draws, strict=True)
         ]
 
     # Letters go out

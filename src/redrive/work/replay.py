@@ -6,8 +6,10 @@ What it guarantees, beside what the Sender does:
 - Paused or cancelled, it stops after the batch that is being sent.
 - While the breaker of a destination is open, it waits; when that is half-open, it sends one letter
   and waits for what becomes of it.
-- Where letters keep their order, one that is refused or in doubt stops the job: none overtakes it.
-- A queue that is full, or down, pauses the job: what it did not take is as it was before.
+- Where letters keep their order, one that is refused or in doubt stops the job: none overtakes it,
+  and the job begins with it when it is resumed.
+- A queue that is full, or down, pauses the job: what it did not take is as it was before, and first
+  when the job is resumed.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import structlog
 from redrive.domain.letter import Claim, Head, Letter, Result
 from redrive.domain.lifecycle import State
 from redrive.domain.replay import Destination, Replay
-from redrive.errors import ConnectionLost, OrderRefused
+from redrive.errors import ConnectionLost
 from redrive.store.replays import Batch, Replays
 from redrive.store.sendings import Outcome
 from redrive.work.ordering import Key, in_waves, read_ordering
@@ -34,6 +36,9 @@ from redrive.work.sender import Sender, Sent
 from redrive.work.worker import FULL_AGAIN, log_sent, record_patiently
 
 log = structlog.get_logger()
+
+Stop = tuple[int, str]
+"""The position of the letter that a job stops at, and why."""
 
 _RENEW: Final = 5.0
 """Seconds between two signs of life while a job waits."""
@@ -48,6 +53,8 @@ class Progress:
     skipped: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
     """Why letters were skipped, as far as this process did."""
+    keyless: int = 0
+    """Of letters that keep an order: how many have no value there, and so have none."""
     waits_for: str = ""
 
 
@@ -99,22 +106,22 @@ class ReplayRunner:
             return self._replays.take_batch(replay, self._id, destination_of, most=most)
 
         following: Batch | None = None
-        reason: str | None = None  # why it must stop, once what is claimed has been sent
+        stop: Stop | None = None  # where and why it must, once what is claimed has been sent
         while following is not None or not self._stopping.is_set():
             if following is None and not await self._until_ready(replay, progress):
                 return progress
             batch, following = following or await take(), None
-            more = not batch.ended and reason is None and not self._stopping.is_set()
+            more = not batch.ended and stop is None and not self._stopping.is_set()
             if hurried and batch.claims and more:
                 sent, following = await self._send_and_take(replay, batch, take)
             else:
                 sent = await self._send(replay, batch, key)
             self._note(progress, batch, sent)
-            reason = reason or _why_stop(sent, in_order=key is not None)
-            if reason is not None and following is None:
-                if not batch.ended:
-                    with contextlib.suppress(OrderRefused):  # somebody was faster
-                        await self._replays.pause(replay.id, reason)
+            if key is not None:
+                progress.keyless += sum(key(claim.envelope) is None for claim in batch.claims)
+            stop = stop or _where_to_stop(batch, sent, in_order=key is not None)
+            if stop is not None and following is None:
+                await self._replays.stop_at(replay.id, *stop)
                 return progress
             if batch.ended:
                 return progress
@@ -264,12 +271,20 @@ def _unwritten(claim: Claim, why: str) -> Sent:
     return Sent(claim=claim, result=Result.REFUSED, reason=why, passing=True, unwritten=True)
 
 
-def _why_stop(sent: Sequence[Sent], *, in_order: bool) -> str | None:
-    """Why a job must not go on by itself; None if it may."""
-    full = (each for each in sent if each.passing and not each.unwritten)
-    if (held := next(full, None)) is not None:
-        return f"letter {held.claim.letter.id} was not sent: {held.reason}"
-    stuck = next((each for each in sent if each.result is not Result.SENT), None)
-    if in_order and stuck is not None:
-        return f"letter {stuck.claim.letter.id} was not sent, and none may overtake it"
-    return None
+def _where_to_stop(batch: Batch, sent: Sequence[Sent], *, in_order: bool) -> Stop | None:
+    """Where and why a job must not go on by itself; None if it may."""
+
+    def place(each: Sent) -> int:
+        return batch.positions.get(each.claim.letter.id, batch.first)
+
+    full = [each for each in sent if each.passing and not each.unwritten]
+    stuck = [each for each in sent if each.result is not Result.SENT] if in_order else full
+    if not stuck:
+        return None
+    first = min(stuck, key=place)
+    reason = f"letter {first.claim.letter.id} was not sent"
+    if first.reason:
+        reason += f": {first.reason}"
+    if in_order:
+        reason += "; none may overtake it"
+    return place(first), reason
