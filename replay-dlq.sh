@@ -5,7 +5,8 @@
 #
 # Every other flag of 'redrive replay' works as well. A dry run is '--dry-run true', or '--dry-run'
 # alone. The command is $REDRIVE if that is set, else the one of .venv beside this script, else the
-# one on the PATH. Exit: 0 done, 1 failed, 2 wrong use, 3 nothing matched.
+# one on the PATH. Exit: 0 all were sent or need not be, 1 some were not, 2 wrong use, 3 no letter
+# matches, 130 interrupted; see docs/how-to/replay.md.
 set -eu
 
 fail() {

@@ -273,7 +273,7 @@ async def _run_janitor(
     verdicts = verdict_watch(settings, store, events)
     chores = [
         Chore("ledger", _LEDGER_EVERY, store.books.compact),
-        Chore("verdicts", _VERDICTS_EVERY, verdicts.round),
+        Chore("verdicts", _VERDICTS_EVERY, verdicts.in_turn),
         Chore("retention", _RETENTION_EVERY, Retention.by(settings.retention, store.expiry).round),
     ]
     try:

@@ -318,19 +318,19 @@ def _policy_files(settings: Settings) -> PolicyFiles:
     return PolicyFiles(settings.policy, settings.policy_table.properties)
 
 
-async def _open_policy_table(settings: Settings) -> PolicyTable:
+async def _open_policy_table(settings: Settings, *, make: bool = True) -> PolicyTable:
     from redrive.store.policies import open_policy_table  # noqa: PLC0415  (SQLAlchemy is slow)
 
     elsewhere = settings.policy_table.url
     return await open_policy_table(
-        settings.store.url.reveal(), elsewhere.reveal() if elsewhere else None
+        settings.store.url.reveal(), elsewhere.reveal() if elsewhere else None, make=make
     )
 
 
 @asynccontextmanager
-async def policy_table(settings: Settings) -> AsyncIterator[PolicyTable]:
-    """The policies of the database, to read and change."""
-    table = await _open_policy_table(settings)
+async def policy_table(settings: Settings, *, make: bool = False) -> AsyncIterator[PolicyTable]:
+    """The policies of the database, to read and change. `make`: where there is no store, too."""
+    table = await _open_policy_table(settings, make=make)
     try:
         yield table
     finally:
@@ -358,7 +358,7 @@ async def set_policy(
     change = PolicyChange(
         name=name, max_retries=max_retries, return_to=return_to, retry_expired=retry_expired
     )
-    async with policy_table(settings) as table:
+    async with policy_table(settings, make=True) as table:
         return await table.set(change)
 
 

@@ -16,6 +16,7 @@ from redrive.store.decisions import Decided
 from redrive.store.schema import redrive_attempt, redrive_letter
 from redrive.store.store import Store
 from tests.services.letters import arrival, books_are_exact, died_in, sent_by_a_worker
+from tests.services.plans import reads_whole_tables, statements
 
 ANN = "cli:ann"
 AFTER = {
@@ -131,6 +132,14 @@ async def test_a_persons_word_settles_a_sending_that_nothing_else_has_settled(
     assert attempt.result is (Result.RESOLVED if unsettled else result)
 
 
+async def test_sendings_are_settled_without_reading_all_there_are(store: Store) -> None:
+    given = [await in_state(store, State.MANUAL, Result.SENT) for _ in range(2)]
+    with statements(store, "UPDATE redrive_attempt") as asked:
+        await decide(store, "resolve", *(each.letter.id for each in given))
+    assert asked
+    assert not await reads_whole_tables(store, asked)
+
+
 async def test_only_the_newest_sending_is_settled(store: Store) -> None:
     given = await in_state(store, State.MANUAL, Result.RETURNED)
     await sent_by_a_worker(store, given, generation=2, before=State.MANUAL)
@@ -160,7 +169,7 @@ async def test_letters_that_may_not_change_do_not_keep_others_from_it(store: Sto
     assert decided.changed == (first.letter.id,)
     assert dict(decided.unchanged) == {
         resolved.letter.id: "a letter that is resolved cannot become archived;"
-        " from resolved it can become processing, pending",
+        " 'redrive replay' with its id sends it again",
         nobody: "there is no such letter, or no longer",
     }
     assert await books_are_exact(store)

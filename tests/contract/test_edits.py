@@ -14,6 +14,7 @@ from redrive.domain.filters import Filters
 from redrive.domain.letter import Arrival, Edit, Kept, Result
 from redrive.domain.lifecycle import State
 from redrive.errors import EditRefused
+from redrive.store import edits
 from redrive.store.changing import lock_letters
 from redrive.store.details import read_messages
 from redrive.store.schema import redrive_attempt
@@ -25,6 +26,7 @@ from tests.services.letters import (
     replayed,
     sent_by_a_worker,
 )
+from tests.services.plans import statements
 
 ANN = "cli:ann"
 
@@ -222,6 +224,18 @@ async def test_every_message_that_matches_is_handed_out_once(store: Store) -> No
     found = [each.letter_id async for each in store.edits.editable(Filters(queue="orders"))]
     assert found == ids
     assert [each async for each in store.edits.editable(Filters(queue="none"))] == []
+
+
+async def test_no_more_of_messages_is_read_at_once_than_memory_should_hold(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edits, "BYTES_AT_ONCE", 1000)
+    ids = [given.letter.id for given in await stored(store, 5)]
+    await store.edits.edit([changed(ids[1], b"x" * 2000), changed(ids[3], b"x" * 700)], ANN)
+    with statements(store, "SELECT redrive_edit.letter_id, redrive_edit.number") as asked:
+        found = [each.letter_id async for each in store.edits.editable(Filters())]
+    assert found == ids
+    assert len(asked) >= 3, "the large one is read alone"
 
 
 # Undoing

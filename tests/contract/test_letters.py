@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from tests.services.letters import (
     replayed,
     sent_by_a_worker,
 )
+from tests.services.sending import all_is_consistent, claimed, sending
 
 
 def with_id(name: str, **more: Any) -> dict[str, bytes]:
@@ -293,6 +294,47 @@ async def test_a_second_copy_of_a_restored_letter_is_recognised(store: Store) ->
     await store.letters.restore(kept)
     (second,) = await store.letters.add([arrival(headers=with_id("r-1"))])
     assert second.letter.duplicate_of == given.letter.id
+
+
+async def test_a_pending_letter_from_elsewhere_is_due(store: Store, tmp_path: Path) -> None:
+    await store.letters.add([arrival()])
+    (kept,) = [each async for each in store.letters.stream(Filters())]
+    kept = replace(kept, letter=replace(kept.letter, next_retry_at=None))
+    async with letter_store(f"sqlite:///{tmp_path}/other.db") as other:
+        await other.letters.restore([kept])
+        assert len(await claimed(other)) == 1
+        await all_is_consistent(other)
+
+
+@pytest.mark.parametrize("queue", ["orders", None])
+async def test_a_letter_that_was_being_sent_is_in_doubt_elsewhere(
+    store: Store, tmp_path: Path, queue: str | None
+) -> None:
+    await store.letters.add([arrival()])
+    await claimed(store, sending(queue))
+    kept = [each async for each in store.letters.stream(Filters())]
+    async with letter_store(f"sqlite:///{tmp_path}/other.db") as other:
+        await other.letters.restore(kept)
+        await all_is_consistent(other)
+        found = await other.letters.get(kept[0].letter.id)
+        assert found is not None
+        assert (found.status, found.locked_by) == (State.PROCESSING, None)
+        survey = await other.verdicts.survey("/", timedelta(0))
+        assert (survey.leases, survey.awaited, survey.silent) == (
+            False,
+            queue is not None,
+            queue is None,
+        )
+
+
+# Clocks
+
+
+async def test_a_new_letter_is_due_however_far_ahead_its_collectors_clock_is(store: Store) -> None:
+    ahead = datetime.now(UTC) - BEGAN + timedelta(hours=1)
+    (collected,) = await store.letters.add([arrival(at=ahead)])
+    assert collected.letter == await store.letters.get(collected.letter.id)
+    assert len(await claimed(store)) == 1
 
 
 # Groups and books

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 from structlog.testing import capture_logs
 
 from redrive.amqp import fields
+from redrive.domain.filters import Filters
 from redrive.domain.letter import Fate, Kept
 from redrive.domain.lifecycle import State
+from redrive.domain.replay import ReplayOrder
 from redrive.store import retention as store_retention
 from redrive.store.changing import Changes, lock_letters
 from redrive.store.details import keep, one_moment
@@ -30,6 +32,7 @@ from redrive.store.schema import (
     redrive_envelope,
     redrive_history,
     redrive_letter,
+    redrive_replay_letter,
     redrive_tag,
 )
 from redrive.store.store import Store, open_letter_store
@@ -40,6 +43,7 @@ from redrive.work.export import read_line
 from redrive.work.retention import Retention, Retired
 from tests.services.letters import arrival, books_are_exact, died_in, letter_store, replayed
 from tests.services.retiring import CHANGED, PERIODS, letter_in, state_of
+from tests.services.sending import new_id, stored
 
 MILLISECOND = timedelta(milliseconds=1)
 YEARS = timedelta(days=1000)
@@ -96,6 +100,27 @@ async def test_a_letter_whose_time_is_over_goes_its_way(
     archived = int(state is State.FAILED)
     assert done == Retired(deleted=1 - archived, archived=archived)
     assert await books_are_exact(store)
+
+
+async def test_a_replay_that_ended_is_forgotten_with_its_list(
+    store: Store, retention: Retention, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_retention, "LISTED", 2)
+    await stored(store, 5)
+    order = ReplayOrder(actor="me", described="")
+    jobs = [await store.replays.create(new_id(), "/", Filters(), order) for _ in range(3)]
+    cancelled, running, paused = [job.id for job in jobs if job is not None]
+    await store.replays.cancel(cancelled, "no")
+    await store.replays.pause(paused, "not now")
+    store.clock.ahead = PERIODS[State.RESOLVED] - MILLISECOND
+    assert await retention.round() == Retired()
+    store.clock.ahead = PERIODS[State.RESOLVED] * 2  # it rests for a while
+    assert await retention.round() == Retired(replays=1)
+    assert [job.id for job in (await store.replays.page()).items] == [paused, running]
+    listed = select(redrive_replay_letter.c.replay_id, func.count()).group_by(text("1"))
+    async with store.database.reading() as connection:
+        rows = [tuple(row) for row in await connection.execute(listed)]
+    assert sorted(rows) == [(running, 5), (paused, 5)]
 
 
 @pytest.mark.parametrize("state", OUTCOMES)

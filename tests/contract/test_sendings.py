@@ -16,6 +16,8 @@ from redrive.domain.letter import Letter, Resolution, Result
 from redrive.domain.lifecycle import State
 from redrive.domain.revival import Decision, LeaveToPerson, Postpone, Send
 from redrive.domain.verdict import on_silence
+from redrive.store import sendings
+from redrive.store.changing import hold_letters
 from redrive.store.digests import body_digest
 from redrive.store.schema import redrive_edit
 from redrive.store.store import Store
@@ -60,6 +62,64 @@ async def test_letters_are_claimed_by_priority_and_then_by_age(store: Store) -> 
 async def test_no_more_letters_are_claimed_than_asked_for(store: Store) -> None:
     await stored(store, 5)
     assert [len(await claimed(store, limit=2)) for _ in range(4)] == [2, 2, 1, 0]
+
+
+async def test_what_is_due_later_hides_nothing_that_is_due(store: Store) -> None:
+    ids = await in_priority(store, 9, 9, 5, 0)
+
+    def decide(one: Letter, now: datetime, _: bool) -> Decision:
+        if one.priority == 9:
+            return Postpone(at=now + HOUR, strategy="scheduled", reason="at night")
+        return Send(strategy="immediate", queue=QUEUE)
+
+    assert await claimed(store, decide, limit=2) == []
+    assert [claim.letter.id for claim in await claimed(store)] == ids[2:]
+    in_ = await store.sendings.next_due_in(VHOST)
+    assert in_ is not None
+    assert timedelta(0) < in_ <= HOUR
+    later(store, HOUR)
+    assert [claim.letter.id for claim in await claimed(store)] == ids[:2]
+
+
+async def test_among_what_was_due_first_the_oldest_goes_first(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sendings, "_WINDOW", 3)
+    waits: dict[str, timedelta] = {}
+
+    def decide(one: Letter, now: datetime, _: bool) -> Decision:
+        return Postpone(at=now + waits[one.id], strategy="scheduled", reason="at night")
+
+    ids = await stored(store, 6)
+    waits = {id_: HOUR * (9 - number) for number, id_ in enumerate(ids)}
+    await claimed(store, decide)
+    later(store, HOUR * 10)
+    claims = await claimed(store, limit=2) + await claimed(store, limit=2)
+    assert [claim.letter.id for claim in claims] == [ids[3], ids[4], ids[1], ids[2]]
+
+
+async def test_a_batch_has_no_more_bytes_than_memory_should_hold(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sendings, "MOST_BYTES", 100)
+    await stored(store, 3, body=b"x" * 40)
+    await stored(store, 1, body=b"x" * 400)
+    taken = [await store.sendings.take_due(WORKER, VHOST, 10, sending()) for _ in range(4)]
+    sizes = [[claim.letter.size for claim in each.claims] for each in taken]
+    assert sizes == [[40, 40], [40], [400], []]
+    assert [each.looked_at for each in taken] == [2, 1, 1, 0]
+
+
+@pytest.mark.parametrize("store", ["postgresql"], indirect=True)  # on SQLite a writer is alone
+async def test_letters_that_others_hold_for_long_hold_up_no_others(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sendings, "_WINDOW", 4)
+    monkeypatch.setattr(sendings, "_WORKERS", 2)
+    ids = await stored(store, 12)
+    async with store.database.writing() as connection:
+        await hold_letters(connection, ids[:9])
+        assert [claim.letter.id for claim in await claimed(store, limit=2)] == ids[9:11]
 
 
 async def test_letters_of_another_vhost_are_not_claimed(store: Store) -> None:

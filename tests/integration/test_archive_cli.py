@@ -126,6 +126,16 @@ def test_a_file_without_a_manifest_is_listed_as_such(redrive: Redrive) -> None:
     assert err == f"redrive: {name}: has no manifest: it was not finished, or that was lost\n"
 
 
+@pytest.mark.parametrize("command", ["verify", "restore"])
+def test_a_file_that_is_not_there_is_said_to_be_so_and_no_more(
+    redrive: Redrive, command: str
+) -> None:
+    code, _, err = redrive(command, "nope.jsonl.zst")
+    assert code == 1
+    assert "nope.jsonl.zst: is not there\n" in err
+    assert "manifest" not in err
+
+
 @pytest.mark.parametrize("command", ["list", "verify"])
 def test_an_empty_cold_storage_is_nothing_that_matches(redrive: Redrive, command: str) -> None:
     code, out, err = redrive(command)

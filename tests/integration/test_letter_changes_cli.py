@@ -421,21 +421,48 @@ def test_letters_that_may_not_change_are_counted_with_the_reason(redrive: Letter
     first, second, third = arrivals = [failed("x") for _ in range(3)]
     redrive.add(*arrivals)
     sent(redrive, second, third)
-    code, out, err = redrive("letters", "archive", "--queue", "orders", "--output", "json")
+    ids = (first.letter.id, second.letter.id, third.letter.id)
+    code, out, err = redrive("letters", "archive", *ids, "--output", "json")
     assert code == 1
     assert json.loads(out) == {
         "archived": 1,
         "unchanged": [
             {
-                "reason": "a letter that is processing cannot become archived; from processing"
-                " it can become resolved, pending, failed, manual",
+                "reason": "a letter that is processing cannot become archived; wait for its"
+                " verdict, or give yours with 'redrive letters resolve'",
                 "letters": 2,
-                "example": third.letter.id,
+                "example": second.letter.id,
             }
         ],
     }
     assert "2 letters are not archived: a letter that is processing" in err
     assert kept(redrive, first.letter.id).letter.status is State.ARCHIVED
+
+
+@pytest.mark.parametrize(
+    ("word", "done", "taken"),
+    [
+        ("discard", "discarded", {State.PENDING, State.MANUAL}),
+        ("archive", "archived", {State.PENDING, State.MANUAL}),
+        ("resolve", "resolved", {State.PROCESSING, State.MANUAL}),
+        ("restore", "restored", {State.ARCHIVED}),
+    ],
+)
+def test_filters_mean_letters_in_states_from_which_it_is_possible(
+    redrive: LetterCommands, word: str, done: str, taken: set[State]
+) -> None:
+    arrivals = [failed("x") for _ in range(4)]
+    _, outstanding, away, back = redrive.add(*arrivals)
+    sent(redrive, arrivals[1])
+    redrive("letters", "archive", away, back)
+    redrive("letters", "restore", back)
+    before = {State.PENDING, State.PROCESSING, State.ARCHIVED, State.MANUAL}
+    assert set(states(redrive)) == before
+    shown = redrive.json("letters", word, "--queue", "orders", "--yes")
+    assert shown == {done: len(taken), "unchanged": []}
+    assert before - taken <= set(states(redrive))
+    code, _, err = redrive("letters", word, "--id", outstanding, "--yes")
+    assert (code, "not " + done in err) == (1, True)
 
 
 def test_discarding_needs_a_yes_where_nobody_can_be_asked(redrive: LetterCommands) -> None:
@@ -459,6 +486,17 @@ def test_a_person_is_asked_before_more_than_one_letter_changes(
     person("y")
     assert redrive("letters", word, "--queue", "orders")[0] == 0
     assert states(redrive) == [State.ARCHIVED] * 2
+
+
+def test_who_ends_the_question_instead_of_answering_changes_nothing(
+    redrive: LetterCommands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redrive.add(failed("x"), failed("y"))
+    monkeypatch.setattr(sys, "stdin", Terminal(""))
+    code, _, err = redrive("letters", "archive", "--queue", "orders")
+    assert code == 130
+    assert err.endswith("redrive: interrupted; nothing was changed\n")
+    assert states(redrive) == [State.PENDING] * 2
 
 
 def test_decisions_on_nothing_exit_with_3(redrive: LetterCommands) -> None:

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import secrets
+import signal
 import time
 from datetime import timedelta
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
 from redrive import runtime
 from redrive.amqp import Properties, fields
+from redrive.broker.topology import return_key
 from redrive.cli import asking
 from redrive.domain.lifecycle import State
 from redrive.domain.policy import PolicyBook
 from redrive.domain.replay import ReplayState
 from redrive.errors import BrokerError
+from redrive.settings import Settings
 from redrive.store.store import Store
 from redrive.work.conditions import Conditions
 from redrive.work.replay_jobs import ReplayJobs
+from redrive.work.replay_session import ReplaySession
 from redrive.work.sender import Sender
 from redrive.work.system_state import SystemState
 from tests.services.commands import Ran
@@ -102,6 +109,26 @@ def test_the_report_tells_what_was_refused_and_skipped_and_why_by_reason(site: R
     assert site.taken() == ["a"]
 
 
+def test_what_is_outstanding_already_does_not_make_a_replay_of_others_fail(
+    site: Replaying,
+) -> None:
+    first, _ = site.add(dead("a"), dead("b"))
+    assert site("replay", first).code == 0
+    words = ("--queue", "orders", "--status", "pending", "--status", "processing")
+    ran = site("replay", *words)
+    assert ran.code == 0
+    assert "it is outstanding" in ran.out
+    nothing_sent = site("replay", *words)
+    assert nothing_sent.code == 1
+    assert site.taken() == ["a", "b"]
+
+
+def test_what_is_left_to_a_person_makes_a_replay_of_others_fail(site: Replaying) -> None:
+    site.add(dead("a"), dead("nowhere", queue=None))
+    assert site("replay", "--yes").code == 1
+    assert site.taken() == ["a"]
+
+
 def test_a_letter_is_not_sent_while_one_copy_is_outstanding(site: Replaying) -> None:
     (letter,) = site.add(dead("a"))
     assert site("replay", letter).code == 0
@@ -127,6 +154,43 @@ def test_a_letter_may_be_named_by_how_its_id_begins(site: Replaying) -> None:
     (letter,) = site.add(dead("a"))
     assert site("replay", letter[:13]).code == 0
     assert site.taken() == ["a"]
+
+
+# With few permissions, as docs/how-to/least-privilege.md has them
+
+
+@pytest.mark.parametrize(
+    ("bound", "write", "read", "code"),
+    [
+        (True, "^redrive-return$", "^$", 0),
+        (False, "^(redrive-return|orders)$", "^redrive-return$", 0),
+        (False, "^redrive-return$", "^redrive-return$", 1),
+        (False, "^(redrive-return|orders)$", "^$", 1),
+    ],
+    ids=["bound", "not bound", "may not write", "may not read"],
+)
+def test_a_user_with_the_documented_permissions_can_replay(
+    site: Replaying, bound: bool, write: str, read: str, code: int
+) -> None:
+    async def lay_out() -> None:
+        async with channel_to(site.vhost.url) as channel:
+            await channel.declare_exchange("redrive-return", "topic")
+            if bound:
+                await channel.bind_queue("orders", "redrive-return", return_key("orders"))
+
+    asyncio.run(lay_out())
+    user, node = f"little-{secrets.token_hex(4)}", site.vhost.node
+    node.api("PUT", f"users/{user}", {"password": user, "tags": ""})
+    permissions = {"configure": "^$", "write": write, "read": read}
+    node.api("PUT", f"permissions/{quote(site.vhost.name, safe='')}/{user}", permissions)
+    site.add(dead("a"))
+    url = site.vhost.url.replace("guest:guest", f"{user}:{user}")
+    try:
+        ran = site("replay", "--queue", "orders", "--broker-url", url)
+    finally:
+        node.api("DELETE", f"users/{user}")
+    assert ran.code == code, ran.out + ran.err
+    assert site.taken() == (["a"] if code == 0 else [])
 
 
 # What may have been consumed already
@@ -239,6 +303,25 @@ def test_an_unhealthy_system_is_named_and_nothing_is_sent(
     assert site.rows() == before
 
 
+def test_nothing_that_matches_is_said_before_anybody_looks_at_the_system(
+    site: Replaying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.add(dead("a"))
+    monkeypatch.setattr(runtime, "conditions", lambda _: unwell())
+    ran = site("replay", "--queue", "nope", healthy=True)
+    assert (ran.code, ran.err) == (3, "redrive: no letter matches; nothing was sent\n")
+
+
+def test_a_dry_run_is_about_the_letters_also_while_a_replay_would_not_begin(
+    site: Replaying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.add(dead("a"))
+    monkeypatch.setattr(runtime, "conditions", lambda _: unwell())
+    ran = site("replay", "--queue", "orders", "--dry-run", healthy=True)
+    assert ran.code == 0
+    assert "a replay would not begin now: the CPU is 99 % busy" in ran.err
+
+
 def test_an_unhealthy_system_is_sent_to_when_told(
     site: Replaying, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,7 +351,8 @@ def unwell() -> Conditions:
 def test_a_broker_that_cannot_be_reached_is_one_line_and_makes_no_job(site: Replaying) -> None:
     site.add(dead("a"))
     before = site.rows()
-    ran = site("replay", "--queue", "orders", "--broker-url", "amqp://127.0.0.1:1")
+    away = f"amqp://127.0.0.1:1/{quote(site.vhost.name, safe='')}"
+    ran = site("replay", "--queue", "orders", "--broker-url", away)
     assert (ran.code, ran.out, ran.err.count("\n")) == (1, "", 1)
     assert site.rows() == before
 
@@ -309,8 +393,64 @@ def test_on_a_terminal_more_than_one_letter_is_asked_about(
     monkeypatch.setattr("typer.confirm", say_no)
     ran = site("replay", "--queue", "orders")
     assert ran.code == 1
-    assert questions == ["Send 2 letters?"]
+    assert questions == ["Send 2 letters to queue:orders?"]
     assert site.taken() == []
+
+
+def test_the_question_says_where_letters_go_by_their_policies(
+    site: Replaying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    questions: list[str] = []
+
+    def say_no(question: str, **_: object) -> bool:
+        questions.append(question)
+        return False
+
+    site.add(dead("a"), dead("b"), dead("c", key="mail.sent"), dead("d", queue=None))
+    site("policy", "set", "mail.*", "--max-retries", "1", "--return-to", "exchange")
+    monkeypatch.setattr("redrive.cli.replay.is_somebody_there", lambda: True)
+    monkeypatch.setattr(asking, "is_somebody_there", lambda: True)
+    monkeypatch.setattr("typer.confirm", say_no)
+    site("replay", "--status", "pending")
+    site("replay", "--status", "pending", "--limit", "2", "--to", "queue:mended")
+    (asked, to) = questions
+    assert asked == (
+        "Send 4 letters: 2 to queue:orders, 1 to exchange:shop, 1 that do not tell where they"
+        " failed?"
+    )
+    assert to == "Send 2 letters to queue:mended?"
+
+
+def test_ctrl_c_before_there_is_a_job_says_that_nothing_was_sent(
+    site: Replaying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def interrupted(*_: object) -> list[str]:
+        raise KeyboardInterrupt
+
+    site.add(dead("a"))
+    before = site.rows()
+    monkeypatch.setattr(runtime, "unmet_conditions", interrupted)
+    ran = site("replay", "--queue", "orders", healthy=True)
+    assert (ran.code, ran.err) == (130, "redrive: interrupted; nothing was sent\n")
+    assert site.rows() == before
+
+
+def test_a_signal_right_before_the_job_is_made_makes_none(
+    site: Replaying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.add(dead("a"))
+    before = site.rows()
+    make = runtime.replay_session
+
+    async def interrupted(settings: Settings, store: Store) -> ReplaySession:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(0.1)
+        return await make(settings, store)
+
+    monkeypatch.setattr(runtime, "replay_session", interrupted)
+    ran = site("replay", "--queue", "orders")
+    assert (ran.code, ran.err) == (130, "redrive: interrupted; nothing was sent\n")
+    assert site.rows() == before
 
 
 WRONG_USE = [
@@ -332,11 +472,16 @@ WRONG_USE = [
     (["--queue", "orders", "--batch-size", "0"], "--batch-size"),
     (["--batch-size", "many"], "--batch-size"),
     (["abc"], "too short for an id"),
+    (["--queue", "orders", "--to", "queue:\udcff"], "--to: expected text in UTF-8"),
+    (["--queue", "orders", "--ordered-by", "header:\udcff"], "--ordered-by: expected text in"),
+    (["--search", "\udcff"], "--search: expected text in UTF-8"),
+    (["--id", "\udcff"], "--id: expected text in UTF-8"),
+    (["\udcff\udcff"], "LETTER…: expected text in UTF-8"),
 ]
 
 
 @pytest.mark.parametrize(
-    ("words", "says"), WRONG_USE, ids=[" ".join(each[0]) for each in WRONG_USE]
+    ("words", "says"), WRONG_USE, ids=[ascii(" ".join(each[0])) for each in WRONG_USE]
 )
 def test_wrong_use_is_one_line_and_changes_nothing(
     site: Replaying, words: list[str], says: str
@@ -479,7 +624,56 @@ def test_a_breaker_can_be_forced_and_released(site: Replaying) -> None:
     assert site("breakers", "force", "orders", "ajar").code == 2
 
 
+def test_forcing_the_breaker_of_a_queue_that_nobody_knows_is_done_and_said(
+    site: Replaying,
+) -> None:
+    site.add(dead("a", queue="gone"))
+    for known in ("orders", "gone"):
+        assert site("breakers", "force", known, "open").err == ""
+    ran = site("breakers", "force", "nope", "open")
+    assert ran.code == 0
+    assert "no letter is of 'nope', and the broker has no such queue" in ran.err
+    assert "nope" in site("breakers", "list").out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["replays", "pause", "0190a0b1", "--reason", "\udcff"],
+        ["replays", "cancel", "0190a0b1", "--reason", "\udcff"],
+        ["breakers", "force", "\udcff", "open"],
+        ["breakers", "release", "\udcff"],
+        ["letters", "discard", "--queue", "orders", "--yes", "--reason", "\udcff"],
+        ["policy", "set", "\udcff", "--max-retries", "1"],
+        ["move", "orders", "\udcff"],
+        ["peek", "\udcff"],
+        ["sweep", "\udcff", "--target", "x"],
+        ["sweep", "orders", "--target", "\udcff"],
+        ["topology", "enroll", "\udcff"],
+        ["groups", "show", "\udcff"],
+    ],
+    ids=lambda words: ascii(" ".join(words)),
+)
+def test_text_that_is_no_utf_8_is_wrong_use_everywhere(site: Replaying, words: list[str]) -> None:
+    ran = site(*words)
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert "expected text in UTF-8" in ran.err
+
+
 # A dry run
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["replay", "--dry-run"], ["policy", "list"], ["policy", "delete", "a", "--yes"]],
+    ids=" ".join,
+)
+def test_what_only_reads_makes_no_store(site: Replaying, words: list[str]) -> None:
+    typo = site.folder / "typo"
+    ran = site(*words, "--store-url", f"sqlite:///{typo / 'x.db'}")
+    assert (ran.code, ran.out) == (1, "")
+    assert "there is no store" in ran.err
+    assert not typo.exists()
 
 
 def preview(site: Replaying, *words: str) -> tuple[Ran, dict[str, dict[str, object]]]:
@@ -587,3 +781,10 @@ def test_a_dry_run_leaves_out_what_is_outstanding(site: Replaying) -> None:
     ran, _ = preview(site, letter)
     assert ran.code == 0
     assert "it is outstanding" in ran.document["leftOut"][0]["reason"]
+
+
+def test_letters_without_the_key_of_an_order_are_told(site: Replaying) -> None:
+    site.add(dead("a"), dead("b"))
+    ran = site("replay", "--yes", "--ordered-by", "header:nosuch")
+    assert ran.code == 0
+    assert "2 letters without a value at header:nosuch: they keep no order" in ran.err

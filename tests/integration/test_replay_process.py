@@ -196,7 +196,7 @@ def test_a_job_whose_process_died_is_taken_over_when_its_lease_has_ended(site: R
 async def test_a_replay_waits_while_the_breaker_of_its_destination_is_open(
     site: Replaying,
 ) -> None:
-    line = site.command_line()
+    line = site.command_line(more='[worker]\nlease = "5s"\n')  # it looks every 1.7 s then
     await asyncio.to_thread(site.add, dead("a"))
     await line.done("breakers", "force", "orders", "open")
     process = line.start("replay", "--queue", "orders", *UNATTENDED)
@@ -211,6 +211,11 @@ async def test_a_replay_waits_while_the_breaker_of_its_destination_is_open(
         job = (await only_job(line))["id"]
         assert "the breaker of orders is open" in await line.done("replays", "show", job)
         assert await asyncio.to_thread(site.taken) == []
+        await asyncio.sleep(4)
+        (told,) = [each for each in line.log.read_text().splitlines() if "waits" in each]
+        assert "waits at 0 of 1: the breaker of orders is open; it is forced" in told
+        assert "'redrive breakers release orders'" in told
+        assert f"'redrive replays pause {job}'" in told
         await line.done("breakers", "release", "orders")
         await eventually_async(lambda: not process.alive, within=20)
         assert process.exit_code == 0, line.log.read_text()

@@ -168,7 +168,7 @@ def test_a_letter_is_shown_with_all_that_matters() -> None:
         "External API timeout after 5000ms",
         "at processPayment",
         '"amount": 1.10',
-        "it can become processing, manual or archived",
+        "'redrive replay' sends it, 'redrive letters discard' puts it away",
         "redrive letters list --group 0123456789abcdef",
     ):
         assert part in text

@@ -13,12 +13,48 @@ import typer
 from redrive.cli.app import COMMANDS
 from redrive.domain.durations import format_duration
 from redrive.domain.sizes import format_size
+from redrive.roles import ROLES
 from redrive.settings import ConnectionUrl, Settings, load
 from redrive.settings.keys import KEYS, Shape, section_in
 from redrive.settings.layers import CONVENTIONAL_VARIABLES, SYSTEM_FILE
 from redrive.settings.sections import NOT_YET, Section
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def linked_from(page: Path) -> set[Path]:
+    """The files and folders in the repository that a page links to."""
+    found = re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8"))
+    paths = ((page.parent / link).resolve() for link in found if ":" not in link)
+    return {path for path in paths if path.is_relative_to(ROOT)}
+
+
+def test_every_page_is_linked_from_the_readme_or_a_page_that_it_links() -> None:
+    first = linked_from(ROOT / "README.md")
+    pages = {page for page in first if page.suffix == ".md"}
+    listed = {page for folder in first if folder.name == "adr" for page in folder.glob("*.md")}
+    reached = pages | listed | {link for page in pages for link in linked_from(page)}
+    everything = {page.resolve() for page in (ROOT / "docs").rglob("*.md")}
+    assert everything - reached == set()
+
+
+def test_every_how_to_is_linked_from_the_readme_itself() -> None:
+    how_to = {page.resolve() for page in (ROOT / "docs" / "how-to").glob("*.md")}
+    assert how_to - linked_from(ROOT / "README.md") == set()
+
+
+def test_every_link_leads_somewhere() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    assert [link for page in pages for link in linked_from(page) if not link.exists()] == []
+
+
+def test_the_roles_that_there_are_are_documented() -> None:
+    text = (REFERENCE / "cli.md").read_text(encoding="utf-8")
+    section = text.split("## redrive run")[1].split("## ")[0]
+    assert tuple(re.findall(r"^\| `([a-z]+)` \|", section, re.MULTILINE)) == ROLES
 
 
 def lists_of_tables() -> dict[str, type[Section]]:

@@ -66,9 +66,7 @@ def test_a_letter_goes_only_the_ways_that_are_written_down(pair: tuple[State, St
         require(now, then)
     assert now.word in str(refused.value)
     assert then.word in str(refused.value)
-    possible = [target for source, target in ALLOWED if source == now.value]
-    assert possible
-    assert all(target.removeprefix("dlq_") in refused.value.remedy for target in possible)
+    assert "'redrive " in refused.value.remedy
 
 
 def test_every_way_says_what_it_means() -> None:

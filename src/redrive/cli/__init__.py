@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    from typer import TyperException  # noqa: PLC0415  (lazily: see above)
+    from typer import Abort, TyperException  # noqa: PLC0415  (lazily: see above)
 
     from redrive.cli.app import build  # noqa: PLC0415
 
@@ -56,6 +56,9 @@ def _run(arguments: Sequence[str]) -> int:
         return error.exit_code
     except BrokenPipeError:
         raise
+    except Abort:  # Ctrl-C, or no more input, instead of an answer
+        _complain("interrupted; nothing was changed", remedy="")
+        return 130
     except Exception as error:
         if sys.flags.dev_mode:
             raise

@@ -7,6 +7,7 @@ letter.
 
 from __future__ import annotations
 
+import shlex
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -20,6 +21,8 @@ from redrive.cli.filters import NOTHING_MATCHED
 from redrive.cli.invocation import Invocation, Output, invoked
 from redrive.cli.rendering import Cell, Column, Marked, note, one_line, print_json, print_table
 from redrive.domain.breaker import Breaker, Position
+from redrive.domain.filters import Filters
+from redrive.errors import BrokerError
 from redrive.work.times import rfc3339_or_none
 
 if TYPE_CHECKING:
@@ -79,7 +82,11 @@ def force(
 ) -> None:
     """Hold a breaker open or closed, whatever happens, until 'release'."""
     settings = invocation.load().settings
-    _show(queue, runtime.run_async(_force(settings, queue, Position(position))), invocation.output)
+    forced = runtime.run_async(_force(settings, queue, Position(position)))
+    _show(queue, forced, invocation.output)
+    if runtime.run_async(_is_unknown(settings, queue)):
+        note(f"no letter is of {queue!r}, and the broker has no such queue: is the name right?")
+        note(f"take it back with 'redrive breakers release {shlex.quote(queue)}'")
 
 
 @app.command()
@@ -96,6 +103,18 @@ def release(invocation: Invocation, queue: _Queue) -> None:
 async def _force(settings: Settings, queue: str, position: Position | None) -> Breaker:
     async with runtime.store(settings) as store:
         return await store.breakers.force(runtime.addresses(settings)[0].vhost, queue, position)
+
+
+async def _is_unknown(settings: Settings, queue: str) -> bool:
+    """Whether nobody knows a queue of that name; False where the broker does not tell."""
+    async with runtime.store(settings) as store:
+        if await store.decisions.count(Filters(queue=queue), 1):
+            return False
+    try:
+        async with runtime.queue_site(settings) as (site, _):
+            return await site.is_missing(queue)
+    except BrokerError:
+        return False
 
 
 def _show(queue: str, breaker: Breaker, output: Output) -> None:

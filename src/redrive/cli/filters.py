@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Any, Final, Protocol
@@ -225,17 +225,6 @@ def _filter_options(  # noqa: PLR0913  (each is an option)
     )
 
 
-def _require_text(chosen: Mapping[str, Any]) -> None:
-    """A shell hands on any bytes; what is no text is in no letter either."""
-    for name, value in chosen.items():
-        for each in value if isinstance(value, list) else [value]:
-            try:
-                str(each).encode()
-            except UnicodeEncodeError:
-                option = "--" + name.strip("_").replace("_", "-")
-                raise typer.BadParameter(f"{option}: expected text in UTF-8") from None
-
-
 _OPTIONS = inspect.signature(_filter_options, eval_str=True).parameters
 
 
@@ -246,7 +235,6 @@ def filtered(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(invocation: Any, **values: Any) -> None:
         chosen = {name: values.pop(name) for name in _OPTIONS}
-        _require_text(chosen)
         command(invocation, _filter_options(**chosen), **values)
 
     signature = inspect.Signature([first, *own, *_OPTIONS.values()])

@@ -6,15 +6,16 @@
         settings = invocation.load().settings
 
 Guarantees: a command made with `invoked` has the common options beside its own, by the same names
-and with the same meaning as every other. Settings are read when the command asks for them; wrong
-ones raise SettingsError, which `redrive.cli.main` prints.
+and with the same meaning as every other. Text that is no UTF-8 is wrong use, of every option and
+argument; only the name of a file may be any bytes. Settings are read when the command asks for
+them; wrong ones raise SettingsError, which `redrive.cli.main` prints.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -67,6 +68,32 @@ def _common(
     return Invocation(output=output, config=config, flags=flags)
 
 
+def _require_text(parameters: Iterable[inspect.Parameter], values: Mapping[str, Any]) -> None:
+    """A shell hands on any bytes, and Python makes halves of surrogate pairs of them, which neither
+    the store nor the broker takes. Names of files are no `str` here, and may be so."""
+    for parameter in parameters:
+        value = values.get(parameter.name)
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, str) and not _is_utf8(each):
+                raise typer.BadParameter(f"{_shown(parameter)}: expected text in UTF-8")
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _shown(parameter: inspect.Parameter) -> str:
+    """An option as people write it, or the name of an argument as the help has it."""
+    for given in getattr(parameter.annotation, "__metadata__", ()):
+        if isinstance(given, typer.models.ArgumentInfo):
+            return str(given.metavar or parameter.name.upper())
+    return "--" + parameter.name.strip("_").replace("_", "-")
+
+
 _COMMON = inspect.signature(_common, eval_str=True).parameters
 
 
@@ -76,6 +103,7 @@ def invoked(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(**values: Any) -> None:
+        _require_text(own, values)
         common = {name: values.pop(name) for name in _COMMON}
         command(_common(**common), **values)
 

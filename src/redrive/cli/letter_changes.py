@@ -1,15 +1,16 @@
 """`redrive letters discard|archive|restore|resolve`: what people decide on letters.
 
 Guarantees: letters are named one by one, or chosen by filters; never all of them by leaving both
-out. More than one is asked for first. A letter that may not change is left as it is, counted with
-the reason, and makes the exit code 1. Each letter is changed whole or not at all.
+out. More than one is asked for first. Filters that name no state mean letters in states from which
+it is possible. A letter that may not change is left as it is, counted with the reason, and makes
+the exit code 1. Each letter is changed whole or not at all.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -23,12 +24,26 @@ from redrive.cli.invocation import Invocation, Output, invoked
 from redrive.cli.rendering import note, print_json
 from redrive.domain.editing import LONGEST_REASON
 from redrive.domain.filters import Filters
+from redrive.domain.lifecycle import State, may_become
 from redrive.domain.texts import storable
 
 if TYPE_CHECKING:
     from redrive.settings import Settings
 
 FAILED: Final = 1
+_BECOMES: Final = {
+    "discard": State.ARCHIVED,
+    "archive": State.ARCHIVED,
+    "resolve": State.RESOLVED,
+}
+_POSSIBLE: Final = {
+    **{
+        word: tuple(now for now in State if may_become(now, then))
+        for word, then in _BECOMES.items()
+    },
+    "restore": (State.ARCHIVED,),
+}
+"""By the command: the states of letters that it can be done with."""
 
 Letters = Annotated[
     list[str] | None,
@@ -170,14 +185,17 @@ def _run(invocation: Invocation, decision: _Decision) -> None:
         if count > 1 or (count and decision.word == "discard"):
             ask(f"{decision.word.capitalize()} {wording.plural(count, 'letter')}?")
     tally = runtime.run_async(_decide(settings, decision, ids, filters))
-    _show(tally, decision.done, invocation.output)
+    _show(tally, decision, invocation.output)
 
 
 async def _choose(settings: Settings, decision: _Decision) -> tuple[list[str], Filters | None]:
     """The letters that are named; or else the filters."""
     async with runtime.store(settings) as store:
         if not decision.letters:
-            return [], await decision.selection.filters(store.letters)
+            filters = await decision.selection.filters(store.letters)
+            if not (filters.status or filters.ids):
+                filters = replace(filters, status=_POSSIBLE[decision.word])
+            return [], filters
         ids = [await whole_id(store.letters, each) for each in decision.letters]
         return list(dict.fromkeys(ids)), None
 
@@ -204,7 +222,8 @@ async def _decide(
     return tally
 
 
-def _show(tally: _Tally, done: str, output: Output) -> None:
+def _show(tally: _Tally, decision: _Decision, output: Output) -> None:
+    done = decision.done
     if output is Output.JSON:
         left = [
             {"reason": reason, "letters": count, "example": tally.examples[reason]}
@@ -220,5 +239,6 @@ def _show(tally: _Tally, done: str, output: Output) -> None:
     if tally.unchanged:
         raise typer.Exit(FAILED)
     if not tally.changed:
-        note("no letter matches")
+        given = decision.selection.given.status or _POSSIBLE[decision.word]
+        note(f"no letter matches that is {' or '.join(state.word for state in given)}")
         raise typer.Exit(NOTHING_MATCHED)

@@ -15,6 +15,7 @@ import typer
 
 from redrive import runtime
 from redrive.cli.app import group
+from redrive.cli.asking import ask
 from redrive.cli.invocation import Invocation, Output, invoked
 from redrive.cli.rendering import print_json, print_table
 from redrive.domain.policy import DEFAULT_MAX_RETRIES, PolicyEntry, refusal
@@ -105,7 +106,7 @@ def delete(
 def _ask(name: str) -> None:
     if not sys.stdin.isatty():
         raise typer.BadParameter("this deletes, and nobody is there to ask: give --yes")
-    typer.confirm(f"Delete the policy {name!r}?", abort=True, err=True)
+    ask(f"Delete the policy {name!r}?")
 
 
 def _document(entry: PolicyEntry) -> dict[str, Any]:

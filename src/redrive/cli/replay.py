@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Final, Protocol
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn, Protocol
 
 import typer
 
@@ -23,12 +24,26 @@ from redrive.cli.asking import ask, is_somebody_there
 from redrive.cli.filters import NOTHING_MATCHED, Selection, filtered
 from redrive.cli.invocation import Invocation, Output, invoked
 from redrive.cli.rates import read_rate
-from redrive.cli.rendering import note, print_json
-from redrive.cli.replaying import Asked, require_health, run_here, show_ended
+from redrive.cli.rendering import note, one_line, print_json
+from redrive.cli.replaying import (
+    Asked,
+    nothing_sent_if_interrupted,
+    require_health,
+    run_here,
+    show_ended,
+)
 from redrive.domain.durations import parse_duration
 from redrive.domain.filters import Filters
 from redrive.domain.ids import letter_id
-from redrive.domain.replay import BATCH_SIZE, PAUSE, Replay, ReplayOrder, read_destination
+from redrive.domain.replay import (
+    BATCH_SIZE,
+    PAUSE,
+    Destination,
+    Replay,
+    ReplayOrder,
+    read_destination,
+)
+from redrive.work.destinations import destinations
 from redrive.work.replay_report import replay_document
 
 if TYPE_CHECKING:
@@ -39,6 +54,7 @@ app = single("replay")
 
 _LARGEST_BATCH: Final = 10_000
 _LONGEST_PAUSE: Final = 86_400.0
+_MOST_NAMED: Final = 3
 
 
 @app.command()
@@ -128,9 +144,13 @@ def replay(  # noqa: PLR0913  (each is an option)
 
         preview(settings, asked, invocation.output)
         return
-    filters = _prepare(settings, asked, asks=asks and is_somebody_there())
+    made: Replay | None = None
+    with nothing_sent_if_interrupted():
+        filters = _prepare(settings, asked, asks=asks and is_somebody_there())
+        if detach:
+            made = runtime.run_async(_detach(settings, asked, filters))
     if detach:
-        _show_detached(runtime.run_async(_detach(settings, asked, filters)), invocation.output)
+        _show_detached(made, invocation.output)
         return
 
     async def take(session: ReplaySession, _stopping: asyncio.Event) -> Replay | None:
@@ -139,9 +159,8 @@ def replay(  # noqa: PLR0913  (each is an option)
     ended = runtime.run_async(run_here(settings, take))
     if ended is None:
         _nothing()
-    else:
-        show_ended(ended, invocation.output)
-        raise typer.Exit(ended.code(named=asked.named))
+    show_ended(ended, invocation.output)
+    raise typer.Exit(ended.code(named=asked.named))
 
 
 def _pause(text: str | None, rate: str | None) -> float:
@@ -186,32 +205,55 @@ def described(selection: Selection) -> str:
 
 
 def _prepare(settings: Settings, asked: Asked, *, asks: bool) -> Filters:
-    filters, found = runtime.run_async(_look(settings, asked, count=asks))
-    if found == 0:
-        _nothing()
-    if found is not None and found > 1:
-        to = f" to {asked.order.destination}" if asked.order.destination is not None else ""
-        ask(f"Send {wording.plural(found, 'letter')}{to}?")
+    filters, going = runtime.run_async(_look(settings, asked, count=asks))
+    if going.total() > 1:
+        ask(question(going))
     return filters
 
 
-async def _look(settings: Settings, asked: Asked, *, count: bool) -> tuple[Filters, int | None]:
-    """The filters with whole ids, and how many letters match, if that matters. The command ends if
-    an id is none, or the system is not well."""
+async def _look(
+    settings: Settings, asked: Asked, *, count: bool
+) -> tuple[Filters, Counter[Destination | None]]:
+    """The filters with whole ids, and how many letters go where, if that matters. The command ends
+    if an id is none, nothing matches, or the system is not well; in this order, so that who asks
+    for what there is not hears that at any time."""
     async with runtime.store(settings) as store:
         filters = await asked.filters(store.letters)
+        vhost = runtime.addresses(settings)[0].vhost
+        looks = runtime.replay_looks(store)
+        if not await looks.count(vhost, filters, limit=1):
+            _nothing()
         if asked.ignore_health:
             await runtime.require_broker(settings)
         else:
             require_health(await runtime.unmet_conditions(settings, store))
-        if not count:
-            return filters, None
-        vhost = runtime.addresses(settings)[0].vhost
-        looks = runtime.replay_looks(store)
-        return filters, await looks.count(vhost, filters, limit=asked.selection.limit)
+        going: Counter[Destination | None] = Counter()
+        if count:
+            policies = await runtime.policy_book(settings)
+            to = destinations(lambda: policies, asked.order.destination)
+            for each in await looks.origins(vhost, filters, limit=asked.selection.limit):
+                going[to(each)] += each.letters
+        return filters, going
 
 
-def _nothing() -> None:
+def question(going: Counter[Destination | None]) -> str:
+    """What a person is asked: how many letters, and where to."""
+    letters = wording.plural(going.total(), "letter")
+    ranked = sorted(going.items(), key=lambda each: (-each[1], each[0] is None, str(each[0])))
+    if len(ranked) == 1 and ranked[0][0] is not None:
+        return f"Send {letters} to {one_line(str(ranked[0][0]))}?"
+    parts = [
+        f"{number:,} to {one_line(str(there))}"
+        if there is not None
+        else f"{number:,} that do not tell where they failed"
+        for there, number in ranked[:_MOST_NAMED]
+    ]
+    if len(ranked) > _MOST_NAMED:
+        parts.append(f"and {len(ranked) - _MOST_NAMED:,} more")
+    return f"Send {letters}: {', '.join(parts)}?"
+
+
+def _nothing() -> NoReturn:
     note("no letter matches; nothing was sent")
     raise typer.Exit(NOTHING_MATCHED)
 
@@ -255,7 +297,6 @@ async def _detach(settings: Settings, asked: Asked, filters: Filters) -> Replay 
 def _show_detached(made: Replay | None, output: Output) -> None:
     if made is None:
         _nothing()
-        return
     if output is Output.JSON:
         print_json(replay_document(made))
     else:

@@ -54,9 +54,9 @@ def preview(settings: Settings, asked: Asked, output: Output) -> None:
 
 
 async def _preview(settings: Settings, asked: Asked) -> tuple[Preview, list[str]]:
-    policies = await runtime.policy_book(settings)
     order = asked.order
     async with runtime.store(settings) as store:
+        policies = await runtime.policy_book(settings)
         filters = await asked.filters(store.letters)
         async with runtime.replay_preview(settings, store) as (looking, silent):
             if silent is not None:

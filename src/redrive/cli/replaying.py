@@ -8,19 +8,22 @@ else ends the command says how to go on. The report is data and goes to stdout.
 from __future__ import annotations
 
 import asyncio
+import shlex
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 
 import typer
 
 from redrive import runtime
+from redrive.cli import wording
 from redrive.cli.filters import Ids, Selection
 from redrive.cli.invocation import Output
 from redrive.cli.rendering import Column, note, one_line, print_json, print_table
+from redrive.domain.breaker import Breaker
 from redrive.domain.filters import Filters
 from redrive.domain.lifecycle import State
 from redrive.domain.replay import Replay, ReplayOrder, ReplayState
@@ -29,6 +32,7 @@ from redrive.work.replay_report import Report, report_document
 
 if TYPE_CHECKING:
     from redrive.settings import Settings
+    from redrive.store.breakers import Breakers
     from redrive.work.replay import Progress
     from redrive.work.replay_session import ReplaySession
 
@@ -87,13 +91,26 @@ class Ended:
 
     def code(self, *, named: bool) -> int:
         """The exit code. `named`: each letter was asked for, so each that was left out counts."""
-        report, state = self.report, self.report.replay.state
-        if state is not ReplayState.DONE:
+        report = self.report
+        if report.replay.state is not ReplayState.DONE:
             return INTERRUPTED if self.interrupted else FAILED
-        skipped = report.replay.skipped
-        if not report.all_went_well or (skipped and (named or not report.sent)):
+        if not report.all_went_well or (named and report.replay.skipped):
             return FAILED
         return 0
+
+
+@contextmanager
+def nothing_sent_if_interrupted() -> Iterator[None]:
+    """Around what comes before a job is made: who presses Ctrl-C then hears that it was in time."""
+    try:
+        yield
+    except (KeyboardInterrupt, typer.Abort):
+        _nothing_sent()
+
+
+def _nothing_sent() -> NoReturn:
+    note("interrupted; nothing was sent")
+    raise typer.Exit(INTERRUPTED)
 
 
 async def run_here(settings: Settings, take: Take) -> Ended | None:
@@ -101,12 +118,14 @@ async def run_here(settings: Settings, take: Take) -> Ended | None:
     with runtime.stopped_by_signals() as stopping:
         async with runtime.store(settings) as store:
             session = await runtime.replay_session(settings, store)
+            if stopping.is_set():
+                _nothing_sent()
             replay = await take(session, stopping)
             if replay is None:
                 return None
             telling = asyncio.create_task(_tell_when(stopping))
             try:
-                with _shown(replay) as view:
+                async with _shown(replay, _Hints(store.breakers, replay)) as view:
                     report = await session.run(
                         replay.id, stopping, on_progress=view.show, on_lost=view.lost
                     )
@@ -124,34 +143,96 @@ async def _tell_when(stopping: asyncio.Event) -> None:
     note("finishing the batch in hand; a second signal ends at once")
 
 
-class _Lines:
-    """What a job waits for, a line each, where nobody sees a bar."""
+class Hints(Protocol):
+    """Knows more of what a job waits for."""
 
-    def __init__(self) -> None:
-        self._waits_for = ""
+    async def about(self, waits_for: str) -> str:
+        """When it goes on, and what can be done; empty if nothing is known."""
+        ...
+
+
+class _Hints:
+    """What the store knows of the breakers of a job's destinations."""
+
+    def __init__(self, breakers: Breakers, replay: Replay) -> None:
+        self._breakers = breakers
+        self._replay = replay
+
+    async def about(self, waits_for: str) -> str:
+        try:
+            known = await self._breakers.all()
+        except StoreError:  # the job itself says so, if it lasts
+            return ""
+        for each in known:
+            if each.vhost == self._replay.vhost and waits_for == held_by(each.queue):
+                return breaker_hint(each.queue, each.breaker, self._replay.id)
+        return ""
+
+
+def held_by(queue: str) -> str:
+    """What a job says while the breaker of a queue holds it."""
+    return f"the breaker of {queue} is open"
+
+
+def breaker_hint(queue: str, breaker: Breaker, replay_id: str) -> str:
+    """When a letter is tried, and what can be done before."""
+    name = shlex.quote(queue)
+    end = f"or end this with 'redrive replays pause {replay_id}' or 'cancel'"
+    if breaker.forced is not None:
+        return f"it is forced: let it go with 'redrive breakers release {name}', {end}"
+    at = breaker.next_probe_at()
+    when = "" if at is None else f"the next letter is tried at {wording.clock(at)}; "
+    return f"{when}mended? 'redrive breakers force {name} closed'; {end}"
+
+
+class Lines:
+    """What a job waits for, and how far it is: a line for each change, not for each look."""
+
+    def __init__(self, letters: int, hints: Hints) -> None:
+        self._letters = letters
+        self._hints = hints
+        self._told = ""
         self._outage = ""
+        self._telling: asyncio.Task[None] | None = None
 
     def show(self, progress: Progress) -> None:
+        """Tell it, if there is something to tell; soon, since the store is asked first."""
         self._outage = ""
-        if progress.waits_for and progress.waits_for != self._waits_for:
-            note(f"waits: {progress.waits_for}")
-        self._waits_for = progress.waits_for
+        if progress.waits_for and (self._telling is None or self._telling.done()):
+            self._telling = asyncio.create_task(self._tell(progress.waits_for, progress.done))
+
+    async def _tell(self, waits_for: str, done: int) -> None:
+        hint = await self._hints.about(waits_for)
+        line = f"waits at {done:,} of {self._letters:,}: {waits_for}" + (
+            f"; {hint}" if hint else ""
+        )
+        if line != self._told:
+            self._told = line
+            note(line)
 
     def lost(self, error: BrokerError, _delay: timedelta) -> None:
-        if str(error) != self._outage:  # one line for an outage, not one for every try
+        """The broker is away; one line for an outage, not one for every try."""
+        if str(error) != self._outage:
             self._outage = str(error)
             note(f"waits: {error}")
 
+    async def close(self) -> None:
+        """Nothing more is told."""
+        if self._telling is not None:
+            self._telling.cancel()
+            await asyncio.wait((self._telling,))
 
-class _Bar(_Lines):
-    """A bar, for who looks at it."""
 
-    def __init__(self, update: Callable[[int, str], None], done: int) -> None:
-        super().__init__()
+class _Bar(Lines):
+    """A bar, for who looks at it, beneath the lines."""
+
+    def __init__(self, replay: Replay, hints: Hints, update: Callable[[int, str], None]) -> None:
+        super().__init__(replay.letters, hints)
         self._update = update
-        self._done = done
+        self._done = replay.position
 
     def show(self, progress: Progress) -> None:
+        super().show(progress)
         self._done = progress.done
         waits = f"waits: {progress.waits_for}" if progress.waits_for else "sending"
         self._update(progress.done, one_line(waits))
@@ -160,10 +241,14 @@ class _Bar(_Lines):
         self._update(self._done, one_line(f"waits: {error}"))
 
 
-@contextmanager
-def _shown(replay: Replay) -> Iterator[_Lines]:
+@asynccontextmanager
+async def _shown(replay: Replay, hints: Hints) -> AsyncIterator[Lines]:
     if not sys.stderr.isatty():
-        yield _Lines()
+        lines = Lines(replay.letters, hints)
+        try:
+            yield lines
+        finally:
+            await lines.close()
         return
     from rich.console import Console  # noqa: PLC0415  (slow to import: only on a terminal)
     from rich.progress import (  # noqa: PLC0415
@@ -186,7 +271,11 @@ def _shown(replay: Replay) -> Iterator[_Lines]:
         def update(done: int, text: str) -> None:
             bars.update(bar, completed=done, description=text)
 
-        yield _Bar(update, replay.position)
+        shown = _Bar(replay, hints, update)
+        try:
+            yield shown
+        finally:
+            await shown.close()
 
 
 # Telling
@@ -228,3 +317,6 @@ def print_report(report: Report) -> None:
     if report.left:
         rows.append(("left", f"{report.left:,}", "not taken yet"))
     print_table(_REPORT, [rows])
+    if report.keyless:
+        letters = wording.plural(report.keyless, "letter")
+        note(f"{letters} without a value at {report.replay.ordered_by}: they keep no order")

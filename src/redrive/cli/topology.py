@@ -7,7 +7,6 @@ A management API that is set and does not answer is said on stderr, and the wire
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from enum import StrEnum
@@ -25,6 +24,7 @@ from redrive.broker.export import definitions, shell
 from redrive.broker.site import Site
 from redrive.broker.topology import Binding, Exchange, Part, Queue, describe
 from redrive.cli.app import group
+from redrive.cli.asking import ask
 from redrive.cli.invocation import Invocation, Output, invoked
 from redrive.cli.rendering import print_json
 
@@ -197,7 +197,7 @@ def delete_(
     """Delete Redrive's queues and exchanges. Yours stay."""
     settings = invocation.load().settings
     if not yes:
-        _ask("Delete Redrive's queues and exchanges?" if not names else f"Delete {names}?")
+        ask("Delete Redrive's queues and exchanges?" if not names else f"Delete {names}?")
     permission = Permission(
         names=tuple(names or ()), even_with_messages=even_with_messages, even_if_used=even_if_used
     )
@@ -296,7 +296,7 @@ def _refuse_or_ask(considered: Consideration, *, yes: bool) -> None:
         for text in (*intent.warnings, *intent.consents):
             _note(f"{intent.queue}: {text}")
     if any(intent.consents for intent in considered.intents) and not yes:
-        _ask("Enroll all the same?")
+        ask("Enroll all the same?")
 
 
 def _how(intent: Intent) -> str:
@@ -340,12 +340,6 @@ async def _unenroll(settings: Settings, queues: list[str]) -> list[Unenrolled]:
 
 def _note(text: str) -> None:
     typer.echo(f"redrive: {text}", err=True)
-
-
-def _ask(question: str) -> None:
-    if not sys.stdin.isatty():
-        raise typer.BadParameter("nobody is there to ask: give --yes")
-    typer.confirm(question, abort=True, err=True)
 
 
 def _show(drift: Drift, output: Output, *, everything: bool = False) -> None:

@@ -68,6 +68,19 @@ TRANSITIONS: Final[dict[State, dict[State, str]]] = {
 }
 """From each state where to, and what that means."""
 
+REMEDIES: Final[dict[State, str]] = {
+    State.PENDING: "'redrive replay' sends it, 'redrive letters discard' puts it away",
+    State.PROCESSING: "wait for its verdict, or give yours with 'redrive letters resolve'",
+    State.MANUAL: (
+        "'redrive replay' sends it, 'redrive letters resolve' says that it was consumed,"
+        " 'redrive letters discard' puts it away"
+    ),
+    State.FAILED: "'redrive replay' sends it, 'redrive letters discard' puts it away",
+    State.RESOLVED: "'redrive replay' with its id sends it again",
+    State.ARCHIVED: "'redrive letters restore' brings it back",
+}
+"""What a person can do with a letter in each state."""
+
 DELETABLE: Final = frozenset({State.RESOLVED, State.ARCHIVED})
 """What retention may remove. Pending and manual letters are never removed."""
 
@@ -81,12 +94,10 @@ def may_become(now: State, then: State) -> bool:
 
 
 def require(now: State, then: State) -> State:
-    """The new state, or `TransitionRefused` with what would be possible."""
+    """The new state, or `TransitionRefused` with what a person can do instead."""
     if not may_become(now, then):
-        possible = ", ".join(state.word for state in TRANSITIONS[now])
         raise TransitionRefused(
-            f"a letter that is {now.word} cannot become {then.word}",
-            remedy=f"from {now.word} it can become {possible}",
+            f"a letter that is {now.word} cannot become {then.word}", remedy=REMEDIES[now]
         )
     return then
 

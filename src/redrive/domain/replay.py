@@ -19,6 +19,13 @@ REPLAYED_BY_DEFAULT: Final = (State.PENDING, State.MANUAL, State.FAILED)
 are asked for; archived ones are restored first."""
 
 
+IS_OUTSTANDING: Final = "it is outstanding: one copy was sent, and has no verdict yet"
+RESOLVED_SINCE: Final = "it was resolved after this replay was ordered"
+GONE: Final = "it was deleted meanwhile"
+NEEDS_NOBODY: Final = frozenset({IS_OUTSTANDING, RESOLVED_SINCE, GONE})
+"""Why a letter is left out that nobody has to look after: it was sent already, or is done."""
+
+
 class ReplayState(StrEnum):
     """Where a job is."""
 
@@ -108,11 +115,11 @@ def why_not(
     verdict; `has_copy`: another letter may be a second copy of this one; `resolved_since`: it was
     resolved after the replay was ordered."""
     if letter.status is State.PROCESSING:
-        return "it is outstanding: one copy was sent, and has no verdict yet"
+        return IS_OUTSTANDING
     if letter.status is State.ARCHIVED:
         return "it is archived: restore it first"
     if letter.status is State.RESOLVED and resolved_since:
-        return "it was resolved after this replay was ordered"
+        return RESOLVED_SINCE
     doubts = (
         (in_doubt, "it may have been consumed already: its last sending has no verdict"),
         (letter.possible_duplicate, "it may be a second copy of another letter"),

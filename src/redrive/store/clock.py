@@ -6,6 +6,7 @@ SQLite's clock is that of its one machine.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -19,10 +20,15 @@ class DatabaseClock:
         """Added to what the database says. Whoever wants to know what will be in an hour, as tests
         do, sets it."""
 
+    reading: Final = func.clock_timestamp()
+    """What PostgreSQL is asked for, for `read`; also as a part of another query."""
+
     async def now(self, connection: AsyncConnection) -> datetime:
         if connection.dialect.name == "sqlite":
-            now = datetime.now(UTC)
-        else:
-            now = (await connection.execute(select(func.clock_timestamp()))).scalar_one()
-            now = now.astimezone(UTC)
-        return now.replace(microsecond=now.microsecond // 1000 * 1000) + self.ahead
+            return self.read(datetime.now(UTC))
+        return self.read((await connection.execute(select(self.reading))).scalar_one())
+
+    def read(self, now: datetime) -> datetime:
+        """The time, of what a clock says."""
+        whole = now.replace(microsecond=now.microsecond // 1000 * 1000)
+        return whole.astimezone(UTC) + self.ahead

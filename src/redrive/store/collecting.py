@@ -18,7 +18,7 @@ A commit whose answer was lost may or may not have happened. So the ids are the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -34,6 +34,7 @@ from redrive.domain.returning import OPEN, group_of_return, is_return, on_return
 from redrive.store.books import Deltas, book
 from redrive.store.breakers import note_failures
 from redrive.store.bulk import insert_envelopes, insert_letters, insert_many
+from redrive.store.changing import chunks
 from redrive.store.clock import DatabaseClock
 from redrive.store.digests import body_digest
 from redrive.store.groups import add_groups
@@ -54,7 +55,8 @@ from redrive.store.schema import (
 from redrive.store.types import to_octets
 
 _SAME_WITHIN: Final = timedelta(hours=24)
-_IN_ONE_QUERY: Final = 500  # SQLite takes 32,766 parameters; plans get slow long before
+_CLOCKS_DIFFER: Final = timedelta(seconds=1)
+"""By how much a collector's clock may be ahead of the database's before it matters."""
 _ACTOR: Final = "collector"
 # Any number will do, as long as every Redrive takes the same: "collect" in ASCII.
 _COLLECTING: Final = int.from_bytes(b"collect")
@@ -97,7 +99,7 @@ class _Batch:
         self._done: dict[str, Collected] = {}  # by the id that the arrival's letter was given
 
     async def collect(self, known_groups: set[str], *, again: bool) -> list[Collected]:
-        await self._wait_for_commits_under_way()
+        now = await self._begin()
         if again:
             await self._find_stored()
         open_ = [arrival for arrival in self._arrivals if arrival.letter.id not in self._done]
@@ -106,20 +108,24 @@ class _Batch:
         returned = [done.letter for done in self._done.values()]
         letters = [*returned, *(arrival.letter for arrival in fresh)]
         await add_groups(self._connection, letters, known_groups)
-        await self._insert(fresh)
+        await self._insert(_due_by(now, fresh))
         if self._failures:
             await note_failures(self._connection, self._failures, await self._now())
         await book(self._connection, self._deltas)
         return [self._done[arrival.letter.id] for arrival in self._arrivals]
 
-    async def _wait_for_commits_under_way(self) -> None:
-        """What was redelivered may be in a commit that a killed collector had asked for: wait until
+    async def _begin(self) -> datetime:
+        """The time of the database; told by the query that is made anyway.
+
+        What was redelivered may be in a commit that a killed collector had asked for: wait until
         every batch that was begun before has ended, or the copy would not be seen. On SQLite a
         writer is alone anyway."""
-        if self._connection.dialect.name != "sqlite":
-            redelivered = any(arrival.envelope.redelivered for arrival in self._arrivals)
-            lock = func.pg_advisory_xact_lock if redelivered else func.pg_advisory_xact_lock_shared
-            await self._connection.execute(select(lock(_COLLECTING)))
+        if self._connection.dialect.name == "sqlite":
+            return await self._now()
+        redelivered = any(arrival.envelope.redelivered for arrival in self._arrivals)
+        lock = func.pg_advisory_xact_lock if redelivered else func.pg_advisory_xact_lock_shared
+        query = select(lock(_COLLECTING), self._clock.reading)
+        return self._clock.read((await self._connection.execute(query)).one()[1])
 
     async def _find_stored(self) -> None:
         """What an earlier try has committed after all."""
@@ -251,7 +257,7 @@ class _Batch:
 
     async def _letters(self, ids: Sequence[str], *, lock: bool = False) -> list[Letter]:
         found: list[Letter] = []
-        for some in _chunks(ids):
+        for some in chunks(ids):
             query = select(redrive_letter).where(_LETTER.id.in_(some)).order_by(_LETTER.id)
             if lock:
                 query = query.with_for_update()  # says nothing on SQLite, where a writer is alone
@@ -261,7 +267,7 @@ class _Batch:
 
     async def _attempts(self, ids: Sequence[str]) -> dict[tuple[str, int], Any]:
         found = {}
-        for some in _chunks(ids):
+        for some in chunks(ids):
             query = select(redrive_attempt).where(redrive_attempt.c.letter_id.in_(some))
             for row in (await self._connection.execute(query)).mappings():
                 found[row["letter_id"], row["generation"]] = read_attempt(row)
@@ -302,7 +308,7 @@ class _Batch:
             place = (arrival.letter.vhost, arrival.letter.collected_from)
             by_place.setdefault(place, []).append(arrival)
         for (vhost, queue), there in by_place.items():
-            for some in _chunks(there):
+            for some in chunks(there):
                 newest = await self._newest_of(vhost, queue, some)
                 for arrival in some:
                     if arrival.digest in newest:
@@ -358,6 +364,20 @@ class _Batch:
             self._done[letter.id] = Collected(fate=_fate(letter), letter=letter)
 
 
+def _due_by(now: datetime, arrivals: Sequence[Arrival]) -> Sequence[Arrival]:
+    """A new letter is due at once, by the clock that workers go by, however far ahead that of its
+    collector is."""
+    latest = now + _CLOCKS_DIFFER
+    if all((at := arrival.letter.next_retry_at) is None or at <= latest for arrival in arrivals):
+        return arrivals
+    return [
+        replace(arrival, letter=replace(arrival.letter, next_retry_at=now))
+        if (at := arrival.letter.next_retry_at) is not None and at > latest
+        else arrival
+        for arrival in arrivals
+    ]
+
+
 def _linked(
     arrival: Arrival,
     *,
@@ -385,9 +405,3 @@ def _fate(letter: Letter) -> Fate:
     if letter.previous_id is not None:
         return Fate.SUCCESSOR
     return Fate.NEW
-
-
-def _chunks(items: Iterable[Any]) -> Iterable[list[Any]]:
-    held = list(items)
-    for start in range(0, len(held), _IN_ONE_QUERY):
-        yield held[start : start + _IN_ONE_QUERY]

@@ -12,16 +12,18 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Select, func, select, tuple_, update
+from sqlalchemy import Select, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from redrive.domain.filters import Filters
 from redrive.domain.letter import Letter, Resolution, Result
 from redrive.domain.lifecycle import State, require
+from redrive.domain.verdict import OUTSTANDING
 from redrive.errors import TransitionRefused
-from redrive.store.changing import UNLOCKED, Changes, chunks, lock_letters
+from redrive.store.changing import UNLOCKED, Changes, by_generation, chunks, lock_letters
 from redrive.store.clock import DatabaseClock
 from redrive.store.engine import Database
+from redrive.store.id_lists import is_one_of
 from redrive.store.schema import redrive_attempt, redrive_letter
 from redrive.store.selecting import choose
 
@@ -38,7 +40,6 @@ _VALUES: Final[dict[State, dict[str, Any]]] = {
     },
 }
 """By the state that is decided on: what else a letter has then."""
-_OPEN: Final = (Result.SENDING.value, Result.SENT.value, Result.IN_DOUBT.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,12 +199,13 @@ def _objection(now: State, wanted: _Wanted) -> str | None:
 async def _settle_as_resolved(connection: AsyncConnection, letters: Sequence[Letter]) -> None:
     """The newest sending of each, unless something has settled it already."""
     newest = [(letter.id, letter.generation) for letter in letters if letter.generation]
-    if newest:
+    for generation, ids in by_generation(newest):
         await connection.execute(
             update(redrive_attempt)
             .where(
-                tuple_(_ATTEMPT.letter_id, _ATTEMPT.generation).in_(newest),
-                _ATTEMPT.result.in_(_OPEN),
+                is_one_of(connection, _ATTEMPT.letter_id, ids),
+                _ATTEMPT.generation == generation,
+                _ATTEMPT.result.in_([each.value for each in OUTSTANDING]),
             )
             .values(result=Result.RESOLVED.value)
         )

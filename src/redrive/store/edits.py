@@ -34,7 +34,7 @@ from redrive.errors import EditRefused
 from redrive.store.bulk import insert_many
 from redrive.store.changing import Changes, chunks, lock_letters
 from redrive.store.clock import DatabaseClock
-from redrive.store.details import read_attempts, read_edits, read_envelopes
+from redrive.store.details import read_attempts, read_edits, read_envelopes, that_fit
 from redrive.store.engine import Database
 from redrive.store.schema import redrive_edit, redrive_history, redrive_letter
 from redrive.store.selecting import choose
@@ -42,7 +42,8 @@ from redrive.store.selecting import choose
 _EDIT: Final = redrive_edit.c
 _LETTER: Final = redrive_letter.c
 _READ_AT_ONCE: Final = 50
-"""Letters read at a time, whose bodies may be large."""
+BYTES_AT_ONCE: Final = 16 * 2**20
+"""So much of letters is read at a time, unless one is larger."""
 
 
 class Edits:
@@ -63,14 +64,15 @@ class Edits:
                 query = query.where(_LETTER.id > after)
             async with self._database.reading() as connection:
                 found = {id_: State(status) for id_, status in await connection.execute(query)}
-                originals = await read_envelopes(connection, list(found))
-                edits = await read_edits(connection, list(found))
-            for id_, status in found.items():
+                ids = await that_fit(connection, list(found), BYTES_AT_ONCE)
+                originals = await read_envelopes(connection, ids)
+                edits = await read_edits(connection, ids)
+            for id_ in ids:
                 if id_ in originals:  # else it was deleted this moment
-                    yield editable(id_, status, originals[id_], edits[id_])
-            if len(found) < _READ_AT_ONCE:
+                    yield editable(id_, found[id_], originals[id_], edits[id_])
+            if len(ids) < _READ_AT_ONCE and len(ids) == len(found):
                 return
-            after = id_
+            after = ids[-1]
 
     async def edit(self, prepared: Sequence[PreparedEdit], actor: str, reason: str = "") -> int:
         """Edit letters, all of them or, by `EditRefused`, none; how many."""

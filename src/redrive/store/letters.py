@@ -71,10 +71,10 @@ class Letters:
             )
 
     async def restore(self, kept: Sequence[Kept]) -> int:
-        """Put exported letters back as they were; how many were added. What has an id that is
-        there already is left as it is."""
+        """Put exported letters back as they were, but for what would strand them; how many were
+        added. What has an id that is there already is left as it is."""
         async with self._database.writing() as connection:
-            return await restore(connection, kept)
+            return await restore(connection, kept, await self._clock.now(connection))
 
     # Out of it
 

@@ -113,9 +113,12 @@ class PolicyTable:
                 yield connection
 
 
-async def open_policy_table(store_url: str, table_url: str | None = None) -> PolicyTable:
-    """Open the store and, where it is elsewhere, the table; StoreError if either is not usable."""
-    store = await open_store(store_url)
+async def open_policy_table(
+    store_url: str, table_url: str | None = None, *, make: bool = True
+) -> PolicyTable:
+    """Open the store and, where it is elsewhere, the table; StoreError if either is not usable.
+    `make`: where there is no store, a new one is made."""
+    store = await open_store(store_url, make=make)
     if table_url is None or table_url == store_url:
         return PolicyTable(store)
     try:

@@ -18,7 +18,7 @@ from redrive.domain.filters import Filters
 from redrive.domain.letter import Letter, Result
 from redrive.domain.replay import why_not
 from redrive.store.engine import Database
-from redrive.store.replays import Replays, in_doubt_of
+from redrive.store.replays import Replays, in_doubt_of, last_of_replay
 from redrive.store.rows import read_letter
 from redrive.store.schema import (
     redrive_attempt,
@@ -39,6 +39,16 @@ class Prospect:
     why_not: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where some letters failed, and how many."""
+
+    queue: str | None
+    exchange: str
+    routing_key: str
+    letters: int
+
+
 class ReplayLooks:
     """What can be known of replays without touching one."""
 
@@ -53,6 +63,18 @@ class ReplayLooks:
         async with self._database.reading() as connection:
             query = select(func.count()).select_from(ids)
             return int((await connection.execute(query)).scalar_one())
+
+    async def origins(self, vhost: str, filters: Filters, *, limit: int | None) -> list[Origin]:
+        """Where the letters failed that a replay would come to."""
+        letter = redrive_letter.c
+        chosen = self._replays.chosen(vhost, filters, limit=limit)
+        found = chosen.with_only_columns(
+            letter.queue, letter.exchange, letter.routing_key
+        ).subquery()
+        query = select(*found.c, func.count().label("letters")).group_by(*found.c)
+        async with self._database.reading() as connection:
+            rows = (await connection.execute(query)).all()
+        return [Origin(row.queue, row.exchange, row.routing_key, int(row.letters)) for row in rows]
 
     async def prospects(
         self,
@@ -103,7 +125,7 @@ class ReplayLooks:
             .join(redrive_replay_letter, item.letter_id == attempt.letter_id)
             .where(
                 item.replay_id == replay_id,
-                attempt.replay_id == replay_id,
+                *last_of_replay(replay_id),
                 attempt.result == Result.REFUSED.value,
             )
             .group_by(attempt.reason)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import Select, func, insert, literal, or_, select, update
+from sqlalchemy import ColumnElement, Select, exists, func, insert, literal, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from redrive.domain.breaker import USUAL, BreakerLimits
@@ -183,7 +183,7 @@ class Replays:
         query = (
             select(_ATTEMPT.result, func.count())
             .join(redrive_replay_letter, _ITEM.letter_id == _ATTEMPT.letter_id)
-            .where(_ITEM.replay_id == replay_id, _ATTEMPT.replay_id == replay_id)
+            .where(_ITEM.replay_id == replay_id, *last_of_replay(replay_id))
             .group_by(_ATTEMPT.result)
         )
         async with self._database.reading() as connection:
@@ -475,6 +475,18 @@ class _Chooser:
             )
             found.update((await self._connection.execute(query)).scalars())
         return found
+
+
+def last_of_replay(replay_id: str) -> tuple[ColumnElement[bool], ...]:
+    """Of the attempts of a job, the newest of each letter: one that was refused, and then sent
+    after the job was resumed, was sent."""
+    later = redrive_attempt.alias("later")
+    newer = exists().where(
+        later.c.letter_id == _ATTEMPT.letter_id,
+        later.c.generation > _ATTEMPT.generation,
+        later.c.replay_id == replay_id,
+    )
+    return _ATTEMPT.replay_id == replay_id, ~newer
 
 
 async def in_doubt_of(connection: AsyncConnection, letters: Sequence[Letter | Head]) -> set[str]:

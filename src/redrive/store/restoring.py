@@ -1,5 +1,8 @@
 """Exported letters come back as they were: ids, states, history, attempts and bytes.
 
+Only what would strand a letter is mended: one that is pending is due at some time, and nobody holds
+one that comes from a file, so what was being sent is in doubt.
+
 The books receive them like any other, so they stay exact.
 """
 
@@ -7,13 +10,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
 
 from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from redrive.amqp.properties import Properties
 from redrive.domain import headers
-from redrive.domain.letter import Kept
+from redrive.domain.letter import Kept, Result
 from redrive.domain.lifecycle import State
 from redrive.errors import MalformedData
 from redrive.store.books import Deltas, book
@@ -31,7 +36,7 @@ from redrive.store.schema import (
 )
 
 
-async def restore(connection: AsyncConnection, kept: Sequence[Kept]) -> int:
+async def restore(connection: AsyncConnection, kept: Sequence[Kept], now: datetime) -> int:
     """Add the letters whose ids are not there; how many."""
     ids = [each.letter.id for each in kept]
     there = set(
@@ -41,7 +46,8 @@ async def restore(connection: AsyncConnection, kept: Sequence[Kept]) -> int:
             )
         ).scalars()
     )
-    new = list({each.letter.id: each for each in kept if each.letter.id not in there}.values())
+    absent = {each.letter.id: each for each in kept if each.letter.id not in there}
+    new = [_unstranded(each, now) for each in absent.values()]
     if not new:
         return 0
     # In the order of the collectors, or the two could wait for each other.
@@ -58,6 +64,27 @@ async def restore(connection: AsyncConnection, kept: Sequence[Kept]) -> int:
         deltas[each.letter.fingerprint, each.letter.status.value] += 1
     await book(connection, deltas)
     return len(new)
+
+
+def _unstranded(kept: Kept, now: datetime) -> Kept:
+    letter = kept.letter
+    verdict_due_at = letter.verdict_due_at
+    attempts = tuple(
+        replace(each, result=Result.IN_DOUBT) if each.result is Result.SENDING else each
+        for each in kept.attempts
+    )
+    if letter.status is State.PROCESSING:
+        newest = [each for each in attempts if each.generation == letter.generation]
+        if any(each.queue is None for each in newest):  # no look at a queue will start its clock
+            verdict_due_at = verdict_due_at or now
+    restored = replace(
+        letter,
+        next_retry_at=(letter.next_retry_at or now) if letter.status is State.PENDING else None,
+        verdict_due_at=verdict_due_at,
+        locked_by=None,
+        locked_at=None,
+    )
+    return replace(kept, letter=restored, attempts=attempts)
 
 
 async def _add_details(connection: AsyncConnection, new: Sequence[Kept]) -> None:

@@ -1,4 +1,4 @@
-"""Letters whose time is over: which they are, and how they leave the store.
+"""Letters and replays whose time is over: which they are, and how they leave the store.
 
 Guarantees: what is archived or deleted is locked and compared in the transaction that does it. A
 letter that has changed since it was found, in whatever part of it, is left alone; so is one that is
@@ -25,10 +25,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from redrive.domain.ids import last_id
 from redrive.domain.letter import Kept, Letter
 from redrive.domain.lifecycle import DELETABLE, State
+from redrive.domain.replay import ReplayState
 from redrive.store.books import Deltas, book
 from redrive.store.changing import Changes, chunks, lock_letters
 from redrive.store.clock import DatabaseClock
-from redrive.store.details import keep, one_moment
+from redrive.store.details import keep, one_moment, that_fit
 from redrive.store.engine import Database
 from redrive.store.rows import read_letter
 from redrive.store.schema import (
@@ -38,6 +39,8 @@ from redrive.store.schema import (
     redrive_envelope,
     redrive_history,
     redrive_letter,
+    redrive_replay,
+    redrive_replay_letter,
     redrive_tag,
 )
 
@@ -45,7 +48,12 @@ ACTOR: Final = "retention"
 AT_ONCE: Final = 1000
 BYTES_AT_ONCE: Final = 16 * 2**20
 
+LISTED: Final = 10_000
+"""Rows of a replay's list that are deleted at once."""
+
 _LETTER: Final = redrive_letter.c
+_REPLAY: Final = redrive_replay.c
+_ITEM: Final = redrive_replay_letter.c
 _BESIDE: Final = (redrive_envelope, redrive_history, redrive_attempt, redrive_edit)
 # Ids are made by the clocks of collectors, which may be ahead of the database's.
 _CLOCKS_DIFFER: Final = timedelta(days=1)
@@ -106,11 +114,42 @@ class Expiry:
         async with self._database.reading() as connection:
             await one_moment(connection)
             kept: list[Kept] = []
-            for some in chunks(await _that_fit(connection, ids)):
+            for some in chunks(await that_fit(connection, ids, BYTES_AT_ONCE)):
                 query = select(redrive_letter).where(_LETTER.id.in_(some)).order_by(_LETTER.id)
                 rows = (await connection.execute(query)).mappings()
                 kept += await keep(connection, [read_letter(row) for row in rows])
         return kept
+
+    # Replays
+
+    async def ended_replays(self, until: datetime) -> list[str]:
+        """Jobs that ended at a moment or before."""
+        query = (
+            select(_REPLAY.id)
+            .where(
+                _REPLAY.state.in_([ReplayState.DONE.value, ReplayState.CANCELLED.value]),
+                _REPLAY.updated_at <= until,
+            )
+            .order_by(_REPLAY.id)
+            .limit(AT_ONCE)
+        )
+        async with self._database.reading() as connection:
+            return list((await connection.execute(query)).scalars())
+
+    async def delete_replay(self, replay_id: str) -> bool:
+        """Delete a job that ended, or some of its list if that is long; whether it is gone. What
+        it sent is told by the attempts of the letters, as long as those are there."""
+        of_it = _ITEM.replay_id == replay_id
+        async with self._database.writing() as connection:
+            query = select(_ITEM.position).where(of_it).order_by(_ITEM.position)
+            first = (await connection.execute(query.limit(1))).scalar_one_or_none()
+            if first is not None:
+                some = delete(redrive_replay_letter).where(of_it, _ITEM.position < first + LISTED)
+                gone = (await connection.execute(some)).rowcount
+                if gone == LISTED:
+                    return False
+            await connection.execute(delete(redrive_replay).where(_REPLAY.id == replay_id))
+        return True
 
     # What becomes of it
 
@@ -142,38 +181,6 @@ class Expiry:
                 changes.become(letter, State.ARCHIVED, reason)
             await changes.flush()
         return len(unchanged)
-
-
-async def _that_fit(connection: AsyncConnection, ids: Sequence[str]) -> Sequence[str]:
-    """The first of the ids, whose letters together are not too large to hold."""
-    sizes = await _sizes(connection, ids)
-    held = 0
-    for number, id_ in enumerate(ids):
-        held += sizes[id_]
-        if held > BYTES_AT_ONCE and number:
-            return ids[:number]
-    return ids
-
-
-async def _sizes(connection: AsyncConnection, ids: Sequence[str]) -> Counter[str]:
-    """How many bytes each letter has, but for its small parts."""
-    sizes: Counter[str] = Counter()
-    envelope, edit = redrive_envelope.c, redrive_edit.c
-    for some in chunks(ids):
-        for query in (
-            select(
-                envelope.letter_id, func.length(envelope.properties) + func.length(envelope.body)
-            ).where(envelope.letter_id.in_(some)),
-            select(edit.letter_id, func.length(edit.properties) + func.length(edit.body)).where(
-                edit.letter_id.in_(some)
-            ),
-            select(_LETTER.id, func.length(_LETTER.error_stack)).where(
-                _LETTER.id.in_(some), _LETTER.error_stack.is_not(None)
-            ),
-        ):
-            for id_, size in (await connection.execute(query)).all():
-                sizes[id_] += size
-    return sizes
 
 
 async def _unchanged(connection: AsyncConnection, given: Sequence[Kept]) -> list[Letter]:

@@ -144,7 +144,15 @@ redrive_letter = Table(
     Index(None, "error_type", "id"),
     Index(None, "fingerprint", "id"),
     Index(None, "digest", "id"),
-    Index(None, "next_retry_at", **_only("next_retry_at IS NOT NULL")),
+    # The letters that a worker will look at: those of a priority in the order they become due.
+    Index(
+        "redrive_letter_due",
+        "vhost",
+        "priority",
+        "next_retry_at",
+        "id",
+        **_only("next_retry_at IS NOT NULL"),
+    ),
     Index(None, "duplicate_of", **_only("duplicate_of IS NOT NULL")),
     # A sending changes a row twice: the second time in place, and no index has to know.
     postgresql_with={"fillfactor": 85},

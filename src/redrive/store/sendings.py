@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from sqlalchemy import func, select, update
+from sqlalchemy import CTE, ColumnElement, ScalarSelect, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from redrive.domain.breaker import USUAL, BreakerLimits
@@ -49,6 +49,14 @@ from redrive.store.schema import redrive_attempt, redrive_letter
 _LETTER: Final = redrive_letter.c
 _ATTEMPT: Final = redrive_attempt.c
 _UNSETTLED: Final = (Result.SENDING.value, Result.IN_DOUBT.value)
+_WINDOW: Final = 1000
+"""Letters of one priority among which the oldest goes first."""
+_WORKERS: Final = 8
+"""How many workers find something at once: each looks at so many batches as there are workers."""
+_MOST_WINDOWS: Final = 5
+"""Windows looked at in which others have locked all."""
+MOST_BYTES: Final = 16 * 2**20
+"""Of bodies in one batch, unless one letter is larger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +109,10 @@ class Sendings:
 
     async def next_due_in(self, vhost: str) -> timedelta | None:
         """How long until the next letter is due; nothing or less if one is; None if none will."""
-        query = select(func.min(_LETTER.next_retry_at)).where(
-            _LETTER.next_retry_at.is_not(None), _LETTER.vhost == vhost
-        )
+        priorities = _priorities(vhost)
+        first = _first_of(priorities, vhost)
+        firsts = select(first.label("at")).select_from(priorities).subquery()
+        query = select(func.min(firsts.c.at))
         async with self._database.reading() as connection:
             at: datetime | None = (await connection.execute(query)).scalar_one()
             return None if at is None else at - await self._clock.now(connection)
@@ -116,7 +125,8 @@ class Sendings:
         decide: Callable[[Letter, datetime, bool], Decision],
     ) -> Taken:
         """Look at letters of a vhost that are due, by priority and age. `decide` says what becomes
-        of each, given the time and whether another letter may be a copy of it."""
+        of each, given the time and whether another letter may be a copy of it. What is to be sent
+        has no more bytes than memory should hold; the rest stays due."""
         async with self._database.writing() as connection:
             due_at = await self._clock.now(connection)
             letters = await _lock_due(connection, vhost, due_at, limit)
@@ -130,7 +140,13 @@ class Sendings:
             changes = Changes(connection, now, worker)
             orders: list[Order] = []
             left: list[tuple[Letter, str]] = []
+            looked_at = size = 0
             for letter, wanted in decided:
+                if isinstance(wanted, Send):
+                    size += letter.size
+                    if orders and size > MOST_BYTES:
+                        break
+                looked_at += 1
                 match decision := await _admitted(gate, letter, wanted):
                     case Send():
                         orders.append(
@@ -148,7 +164,7 @@ class Sendings:
                         changes.become(letter, State.MANUAL, decision.reason, strategy="manual")
             await changes.flush()
             claims = await claim(connection, orders, worker, now)
-        return Taken(claims, left, len(letters))
+        return Taken(claims, left, looked_at)
 
     async def record(
         self, worker: str, outcomes: Sequence[Outcome], *, verdict_after: timedelta
@@ -160,18 +176,93 @@ class Sendings:
             )
 
 
+# What is due
+
+
 async def _lock_due(
     connection: AsyncConnection, vhost: str, now: datetime, limit: int
+) -> list[Letter]:
+    """Letters that are due, by priority, then by age; what others have locked is passed over.
+
+    Of one priority, age counts among the `_WINDOW` letters that were due first: so much is looked
+    at, whether a million letters are due or a million will be tonight.
+    """
+    found: list[Letter] = []
+    most = min(limit * _WORKERS, _WINDOW)
+    for priority in await _priorities_due(connection, vhost, now):
+        for number in range(_MOST_WINDOWS):
+            ids = await _window(connection, vhost, priority, now, number, most)
+            found += await _lock_those_due(connection, ids, now, limit - len(found))
+            if len(found) == limit:
+                return found
+            if len(ids) < most:
+                break
+    return found
+
+
+def _of(vhost: str) -> tuple[ColumnElement[bool], ...]:
+    """What workers will look at. It names what the partial index is of, or that could not serve."""
+    return (_LETTER.vhost == vhost, _LETTER.next_retry_at.is_not(None))
+
+
+def _priorities(vhost: str) -> CTE:
+    """The priorities of letters that a worker will look at, each by one look into the index; and
+    NULL, which ends it."""
+    highest = select(_LETTER.priority).where(*_of(vhost)).order_by(_LETTER.priority.desc()).limit(1)
+    found = select(highest.scalar_subquery().label("priority")).cte("priorities", recursive=True)
+    lower = highest.where(_LETTER.priority < found.c.priority).correlate(found).scalar_subquery()
+    return found.union_all(select(lower).where(found.c.priority.is_not(None)))
+
+
+def _first_of(priorities: CTE, vhost: str) -> ScalarSelect[datetime]:
+    """When the first letter of each priority is due. Not EXISTS, which PostgreSQL would answer by
+    reading all that are due."""
+    return (
+        select(_LETTER.next_retry_at)
+        .where(*_of(vhost), _LETTER.priority == priorities.c.priority)
+        .order_by(_LETTER.next_retry_at)
+        .limit(1)
+        .correlate(priorities)
+        .scalar_subquery()
+    )
+
+
+async def _priorities_due(connection: AsyncConnection, vhost: str, now: datetime) -> list[int]:
+    """Those of letters that are due, the highest first."""
+    priorities = _priorities(vhost)
+    due = _first_of(priorities, vhost) <= now
+    query = select(priorities.c.priority).where(due).order_by(priorities.c.priority.desc())
+    return list((await connection.execute(query)).scalars())
+
+
+async def _window(
+    connection: AsyncConnection, vhost: str, priority: int, now: datetime, number: int, most: int
+) -> list[str]:
+    """The oldest of the letters of a priority that were due first."""
+    first_due = (
+        select(_LETTER.id, _LETTER.created_at)
+        .where(*_of(vhost), _LETTER.priority == priority, _LETTER.next_retry_at <= now)
+        .order_by(_LETTER.next_retry_at, _LETTER.id)
+        .limit(_WINDOW)
+        .offset(number * _WINDOW)
+        .subquery()
+    )
+    query = select(first_due.c.id).order_by(first_due.c.created_at, first_due.c.id).limit(most)
+    return list((await connection.execute(query)).scalars())
+
+
+async def _lock_those_due(
+    connection: AsyncConnection, ids: Sequence[str], now: datetime, limit: int
 ) -> list[Letter]:
     query = (
         select(redrive_letter)
         .where(
+            is_one_of(connection, _LETTER.id, ids),
             _LETTER.next_retry_at <= now,
-            # Never by the index of states: that is of all that wait, and this of what is due.
+            # Never by the index of states, which is of all that wait.
             _LETTER.status.concat("") == State.PENDING.value,
-            _LETTER.vhost == vhost,
         )
-        .order_by(_LETTER.priority.desc(), _LETTER.created_at, _LETTER.id)
+        .order_by(_LETTER.created_at, _LETTER.id)
         .limit(limit)
         .with_for_update(skip_locked=True)
     )

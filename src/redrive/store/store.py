@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-
-from sqlalchemy import make_url
 
 from redrive.domain.breaker import USUAL, BreakerLimits
-from redrive.domain.masking import mask_url
-from redrive.errors import StoreUnreachable
 from redrive.store.books import Books
 from redrive.store.breakers import Breakers
 from redrive.store.clock import DatabaseClock
@@ -58,12 +53,7 @@ async def open_letter_store(
 
     `make`: where there is none, a new one is made (SQLite).
     """
-    if not make and _is_missing(url):
-        raise StoreUnreachable(
-            f"{mask_url(url)}: there is no store",
-            remedy="'redrive run' makes it when it first starts; check [store] url",
-        )
-    database = await open_store(url)
+    database = await open_store(url, make=make)
     clock = DatabaseClock()
     return Store(
         database=database,
@@ -79,8 +69,3 @@ async def open_letter_store(
         edits=Edits(database, clock),
         decisions=Decisions(database, clock),
     )
-
-
-def _is_missing(url: str) -> bool:
-    """Whether there is no file where a SQLite store should be."""
-    return url.startswith("sqlite") and not Path(make_url(url).database or "").exists()

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, inspect, make_url, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from redrive.errors import SchemaNewer, SchemaOlder, StoreError
+from redrive.domain.masking import mask_url
+from redrive.errors import SchemaNewer, SchemaOlder, StoreError, StoreUnreachable
 from redrive.store.engine import Database, open_database, sqlite_lock
 from redrive.store.failures import translated
 from redrive.store.schema import REVISION, VERSION_TABLE
@@ -40,11 +41,16 @@ class Upgrade:
     backup: Path | None
 
 
-async def open_store(url: str) -> Database:
-    """Open the store, ready to be used.
+async def open_store(url: str, *, make: bool = True) -> Database:
+    """Open the store, ready to be used. `make`: where there is none, a new one is made (SQLite).
 
     Raises StoreUnreachable, SchemaNewer, and for PostgreSQL SchemaOlder.
     """
+    if not make and _is_missing(url):
+        raise StoreUnreachable(
+            f"{mask_url(url)}: there is no store",
+            remedy="'redrive run' makes it when it first starts; check [store] url",
+        )
     store = open_database(url, ours=True)
     try:
         if store.is_sqlite:
@@ -55,6 +61,11 @@ async def open_store(url: str) -> Database:
         await store.close()
         raise
     return store
+
+
+def _is_missing(url: str) -> bool:
+    """Whether there is no file where a SQLite store should be."""
+    return url.startswith("sqlite") and not Path(make_url(url).database or "").exists()
 
 
 async def upgrade(store: Database) -> Upgrade:

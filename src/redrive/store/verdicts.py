@@ -1,17 +1,21 @@
 """Verdicts on letters that were sent: leases that end, receipts, silence.
 
-Every method is one transaction that locks what it changes and looks again at what it found: a
-return may settle a letter at any moment, and counts for more than silence.
+What is to be changed is found by a query that only reads: there may be a million letters without a
+verdict, and nobody waits while they are looked through. Then it is locked, some at a time, and
+looked at again: a return may settle a letter at any moment, and counts for more than silence.
+
+There is no index on locks and deadlines: they change when a sending is recorded, which would then
+have to write to every index of the letters instead of none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import Row, Select, select, update
+from sqlalchemy import ColumnElement, Row, Select, case, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from redrive.domain.letter import Attempt, Letter, Result
@@ -20,7 +24,9 @@ from redrive.domain.verdict import Receipt, Verdict, on_receipt
 from redrive.store.breakers import note_successes
 from redrive.store.changing import UNLOCKED, Changes, by_generation, lock_letters
 from redrive.store.clock import DatabaseClock
+from redrive.store.details import last_sendings
 from redrive.store.engine import Database
+from redrive.store.id_lists import is_one_of
 from redrive.store.rows import read_attempt, read_letter
 from redrive.store.schema import redrive_attempt, redrive_letter
 
@@ -28,6 +34,8 @@ _LETTER: Final = redrive_letter.c
 _ATTEMPT: Final = redrive_attempt.c
 _NEWEST: Final = (_ATTEMPT.letter_id == _LETTER.id) & (_ATTEMPT.generation == _LETTER.generation)
 _AT_ONCE: Final = 500
+_LISTED: Final = 20 * _AT_ONCE
+"""Ids that are found by one look."""
 
 Key = tuple[str, int]
 """A letter's id and the generation of a sending."""
@@ -42,6 +50,18 @@ class Settled:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What there is to do about letters without a verdict."""
+
+    leases: bool
+    """Whether leases have ended."""
+    awaited: bool
+    """Whether there may be letters whose silence does not count yet."""
+    silent: bool
+    """Whether the silence of letters has lasted long enough."""
+
+
 class Verdicts:
     """What became of letters that were sent."""
 
@@ -54,23 +74,52 @@ class Verdicts:
         async with self._database.reading() as connection:
             return await self._clock.now(connection)
 
+    async def survey(self, vhost: str, lease: timedelta) -> Survey:
+        """Look once through all letters without a verdict, however few need something. It takes the
+        longer the more they are: whoever asks again and again should rest accordingly."""
+        ours = _LETTER.vhost == vhost
+        clock_stands = _LETTER.locked_by.is_(None) & _LETTER.verdict_due_at.is_(None)
+        query = select(
+            func.min(_LETTER.locked_at),
+            func.max(case((ours & clock_stands, 1), else_=0)),
+            func.min(case((ours & _LETTER.locked_by.is_(None), _LETTER.verdict_due_at))),
+        ).where(_LETTER.status == State.PROCESSING.value)
+        async with self._database.reading() as connection:
+            now = await self._clock.now(connection)
+            locked_at, awaited, due_at = (await connection.execute(query)).one()
+        return Survey(
+            leases=locked_at is not None and locked_at <= now - lease,
+            awaited=bool(awaited),
+            silent=due_at is not None and due_at <= now,
+        )
+
     # Leases
 
     async def end_leases(self, lease: timedelta, *, verdict_after: timedelta) -> int:
         """Sendings whose sender was not heard of for a lease are in doubt; how many."""
+        async with self._database.reading() as connection:
+            now = await self._clock.now(connection)
         ended = 0
-        while some := await self._end_some_leases(lease, verdict_after):
-            ended += some
+        over = select(_LETTER.id).where(
+            _LETTER.status == State.PROCESSING.value, _LETTER.locked_at <= now - lease
+        )
+        async for ids in self._found(over):
+            ended += await self._end_some_leases(ids, lease, verdict_after)
         return ended
 
-    async def _end_some_leases(self, lease: timedelta, verdict_after: timedelta) -> int:
+    async def _end_some_leases(
+        self, ids: Sequence[str], lease: timedelta, verdict_after: timedelta
+    ) -> int:
         async with self._database.writing() as connection:
             now = await self._clock.now(connection)
             query = (
                 select(redrive_letter)
-                .where(_LETTER.status == State.PROCESSING.value, _LETTER.locked_at <= now - lease)
+                .where(
+                    is_one_of(connection, _LETTER.id, ids),
+                    _LETTER.status == State.PROCESSING.value,
+                    _LETTER.locked_at <= now - lease,
+                )
                 .order_by(_LETTER.id)
-                .limit(_AT_ONCE)
                 .with_for_update(skip_locked=True)
             )
             letters = [read_letter(row) for row in (await connection.execute(query)).mappings()]
@@ -103,38 +152,55 @@ class Verdicts:
     ) -> int:
         """From now on silence counts, for what was sent to a queue before it was seen idle."""
         sent_there = (
+            *_waiting(vhost),
+            _LETTER.verdict_due_at.is_(None),
+            _LETTER.updated_at <= seen_idle_at,
+        )
+        query = (
             select(_LETTER.id)
             .join(redrive_attempt, _NEWEST)
-            .where(
-                *_waiting(vhost),
-                _LETTER.verdict_due_at.is_(None),
-                _ATTEMPT.queue == queue,
-                _LETTER.updated_at <= seen_idle_at,
-            )
-            .order_by(_LETTER.id)
-            .limit(_AT_ONCE)
+            .where(*sent_there, _ATTEMPT.queue == queue)
         )
         counted = 0
-        last: str | None = None
-        while True:
-            some = sent_there if last is None else sent_there.where(_LETTER.id > last)
-            ids = await self._start_clocks(some, verdict_after)
-            counted += len(ids)
-            if len(ids) < _AT_ONCE:
-                return counted
-            last = ids[-1]
+        async for ids in self._found(query):
+            counted += await self._start_clocks(ids, sent_there, verdict_after)
+        return counted
 
-    async def _start_clocks(self, query: Select[Any], verdict_after: timedelta) -> list[str]:
+    async def _found(self, query: Select[Any]) -> AsyncIterator[list[str]]:
+        """The ids that a query finds, so many at a time as are changed at once."""
+        query = query.order_by(_LETTER.id).limit(_LISTED)
+        page = query
+        while True:
+            async with self._database.reading() as connection:
+                ids = list((await connection.execute(page)).scalars())
+            for start in range(0, len(ids), _AT_ONCE):
+                yield ids[start : start + _AT_ONCE]
+            if len(ids) < _LISTED:
+                return
+            page = query.where(_LETTER.id > ids[-1])
+
+    async def _start_clocks(
+        self,
+        ids: Sequence[str],
+        sent_there: Sequence[ColumnElement[bool]],
+        verdict_after: timedelta,
+    ) -> int:
+        """Where it was sent to cannot have changed since, if when it was has not."""
         async with self._database.writing() as connection:
             now = await self._clock.now(connection)
-            locked = query.with_for_update(skip_locked=True, of=redrive_letter)
-            ids = list((await connection.execute(locked)).scalars())
+            query = (
+                select(_LETTER.id)
+                .where(is_one_of(connection, _LETTER.id, ids), *sent_there)
+                .order_by(_LETTER.id)
+                .with_for_update(skip_locked=True)
+            )
+            locked = list((await connection.execute(query)).scalars())
             await connection.execute(
                 update(redrive_letter)
-                .where(_LETTER.id.in_(ids))
+                .where(is_one_of(connection, _LETTER.id, locked))
                 .values(verdict_due_at=now + verdict_after)
             )
-        return ids
+        return len(locked)
 
     async def leave_to_person(self, vhost: str, queue: str, reason: str) -> list[Settled]:
         """What was sent to a queue will never have a verdict."""
@@ -170,10 +236,15 @@ class Verdicts:
     async def _settle(
         self, query: Select[Any], decide: Callable[[Letter, Attempt], Verdict]
     ) -> list[Settled]:
-        query = query.order_by(_LETTER.id).limit(_AT_ONCE)
+        some = query.with_only_columns(_LETTER.id).order_by(_LETTER.id).limit(_AT_ONCE)
+        async with self._database.reading() as connection:
+            ids = list((await connection.execute(some)).scalars())
+        if not ids:
+            return []
         async with self._database.writing() as connection:
             now = await self._clock.now(connection)
-            locked = query.with_for_update(skip_locked=True, of=redrive_letter)
+            again = query.where(is_one_of(connection, _LETTER.id, ids)).order_by(_LETTER.id)
+            locked = again.with_for_update(skip_locked=True, of=redrive_letter)
             found = [_pair(row) for row in (await connection.execute(locked)).all()]
             verdicts = [(letter, attempt, decide(letter, attempt)) for letter, attempt in found]
             return await _write(connection, now, "janitor", verdicts)
@@ -189,19 +260,23 @@ class Verdicts:
             now = await self._clock.now(connection)
             letters = await lock_letters(connection, [letter for letter, _ in named])
             attempts = await _attempts(connection, list(named))
+            last = await last_sendings(connection, list(letters))
             verdicts = []
             for key, attempt in attempts.items():
                 letter = letters.get(key[0])
-                if letter is None:
+                if letter is None or letter.id not in last:
                     continue
-                told = (on_receipt(letter, attempt, receipt) for receipt in named[key])
+                newest = last[letter.id].generation
+                told = (
+                    on_receipt(letter, attempt, receipt, last_sent=newest) for receipt in named[key]
+                )
                 verdict = next((each for each in told if each is not None), None)
                 if verdict is not None:
                     verdicts.append((letter, attempt, verdict))
             return await _write(connection, now, "receipt", verdicts)
 
 
-def _waiting(vhost: str) -> tuple[Any, ...]:
+def _waiting(vhost: str) -> tuple[ColumnElement[bool], ...]:
     return (
         _LETTER.status == State.PROCESSING.value,
         _LETTER.locked_by.is_(None),

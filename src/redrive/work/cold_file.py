@@ -261,6 +261,8 @@ def _decompressed(decompressor: zstd.ZstdDecompressor, chunk: bytes) -> Iterator
 
 def check(path: Path) -> Checked:
     """Read every byte; what is wrong, and where."""
+    if not os.path.lexists(path):
+        return Checked(None, (), ("is not there",))
     problems: list[str] = []
     manifest: Manifest | None = None
     try:

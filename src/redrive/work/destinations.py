@@ -4,13 +4,26 @@ or a person says otherwise."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
-from redrive.domain.letter import Head, Letter
 from redrive.domain.policy import PolicyBook
 from redrive.domain.replay import Destination
 
 
-def destination_of(letter: Letter | Head, policies: PolicyBook) -> Destination | None:
+class Addressed(Protocol):
+    """What tells where a letter goes: the letter, or what many have in common."""
+
+    @property
+    def queue(self) -> str | None: ...
+
+    @property
+    def exchange(self) -> str: ...
+
+    @property
+    def routing_key(self) -> str: ...
+
+
+def destination_of(letter: Addressed, policies: PolicyBook) -> Destination | None:
     """Where a letter goes by itself; None if nothing tells where it failed."""
     if letter.queue is None:
         return None
@@ -22,7 +35,7 @@ def destination_of(letter: Letter | Head, policies: PolicyBook) -> Destination |
 
 def destinations(
     policies: Callable[[], PolicyBook], redirect: Destination | None = None
-) -> Callable[[Letter | Head], Destination | None]:
+) -> Callable[[Addressed], Destination | None]:
     """Where each letter goes; all of them to `redirect`, if there is one."""
     if redirect is not None:
         return lambda _: redirect

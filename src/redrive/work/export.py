@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from redrive.domain.editing import as_edited
 from redrive.domain.letter import Edit, Envelope, Kept
+from redrive.domain.lifecycle import State
 from redrive.work.exact import NotExact, from_document, to_document
 from redrive.work.headers import camel_case
 from redrive.work.redact import Redaction
@@ -130,6 +131,9 @@ def _objections(kept: Kept) -> Iterator[str]:
         yield f"letter.fingerprint: expected at most {_LONGEST_FINGERPRINT} characters"
     if (letter.locked_by is None) != (letter.locked_at is None):
         yield "letter.lockedBy: expected to be there if lockedAt is"
+    newest = any(attempt.generation == letter.generation for attempt in kept.attempts)
+    if letter.status is State.PROCESSING and not newest:
+        yield f"attempts: expected generation {letter.generation}, whose verdict it waits for"
     if letter.duplicate_of is not None and not letter.possible_duplicate:
         yield "letter.possibleDuplicate: expected true where there is a duplicateOf"
     yield from _wrong_details(kept)

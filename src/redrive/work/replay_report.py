@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from redrive.domain.letter import Result
-from redrive.domain.replay import Replay
+from redrive.domain.replay import NEEDS_NOBODY, Replay
 from redrive.work.times import rfc3339, rfc3339_or_none
 
 _CONFIRMED: Final = (Result.SENT, Result.RETURNED, Result.FAILED, Result.RESOLVED)
@@ -23,6 +23,8 @@ class Report:
     refusals: Counter[str]
     left_out: Counter[str] = field(default_factory=Counter)
     """Why letters were skipped, as far as the process that tells this has seen it."""
+    keyless: int = 0
+    """Of letters that keep an order: how many have no value there, by the same process."""
 
     @property
     def sent(self) -> int:
@@ -50,7 +52,11 @@ class Report:
 
     @property
     def all_went_well(self) -> bool:
-        return not (self.refused or self.in_doubt or self.sending)
+        """Whether every letter was sent, or left out with nothing to do about it. What an earlier
+        process left out may have had any reason."""
+        fine = sum(number for reason, number in self.left_out.items() if reason in NEEDS_NOBODY)
+        unsent = self.refused or self.in_doubt or self.sending
+        return bool(self.sent) and not unsent and self.replay.skipped == fine
 
 
 def replay_document(replay: Replay) -> dict[str, Any]:

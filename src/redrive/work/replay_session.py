@@ -85,6 +85,7 @@ class ReplaySession:
             results=await self.replays.results(replay_id),
             refusals=await self.looks.refusals(replay_id),
             left_out=progress.left_out,
+            keyless=progress.keyless,
         )
 
     async def _session(

@@ -4,6 +4,7 @@
     failed     90 days    written to cold storage, then archived
     archived   1 year     written to cold storage unless it is there, then deleted
     pending, manual, processing: never touched
+    replays    30 days after they ended, as resolved letters: deleted
 
 Guarantees: a letter is archived or deleted only after its file was synced to the disk, read back,
 found to be what its checksums say, and compared with the letter in the transaction that changes it.
@@ -53,6 +54,7 @@ class Retired:
 
     deleted: int = 0
     archived: int = 0
+    replays: int = 0
 
 
 class Retention:
@@ -91,6 +93,7 @@ class Retention:
                 return done
             until = time.monotonic() + _LONGEST_ROUND
             finished = [await self._pass(state, now, until, done) for state in self._periods]
+            finished.append(await self._forget_replays(now, until, done))
             if all(finished):
                 self._resting_until = now + self._rest
         return done
@@ -114,6 +117,20 @@ class Retention:
             if time.monotonic() > until:
                 return False
         self._after.pop(state, None)
+        return True
+
+    async def _forget_replays(self, now: datetime, until: float, done: Retired) -> bool:
+        """Delete jobs whose letters are mostly gone as well; whether it came to the end."""
+        due = now - self._periods[State.RESOLVED]
+        while ids := await self._expiry.ended_replays(due):
+            for replay_id in ids:
+                while not await self._expiry.delete_replay(replay_id):
+                    if time.monotonic() > until:
+                        return False
+                log.info("retention.deleted", replay=replay_id)
+                done.replays += 1
+                if time.monotonic() > until:
+                    return False
         return True
 
     # What is done with some letters; each gives the last that it has looked at

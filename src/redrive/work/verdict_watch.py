@@ -7,6 +7,7 @@ long it lasts. A destination that is gone leaves what was sent there to a person
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, Final
@@ -25,6 +26,8 @@ from redrive.store.verdicts import Settled, Verdicts
 log = structlog.get_logger()
 
 _AT_ONCE: Final = 500
+_REST: Final = 20
+"""How many times as long as a look took, until the next one."""
 
 
 class VerdictWatch:
@@ -49,17 +52,33 @@ class VerdictWatch:
         self._verdict_after = verdict_after
         self._events = events or Events()
         self._connection: Connection | None = None
+        self._next_look = 0.0
         self._dead_letters: dict[str, bool] = {}  # what the management API said of a queue
+
+    async def in_turn(self) -> None:
+        """A round, unless it is too early: with very many letters outstanding a look takes its
+        time, and the next one is put off accordingly."""
+        if time.monotonic() >= self._next_look:
+            await self.round()
 
     async def round(self) -> None:
         """End leases, start clocks, settle what is due. Raises what store and broker raise."""
+        began = time.monotonic()
+        found = await self._verdicts.survey(self._vhost, self._lease)
+        looked = time.monotonic()
+        self._next_look = looked + _REST * (looked - began)
+        if found.leases:
+            await self._end_leases()
+        if found.awaited:
+            for queue in await self._verdicts.awaited(self._vhost):
+                await self._look(queue)
+        if found.silent:
+            await self._settle()
+
+    async def _end_leases(self) -> None:
         ended = await self._verdicts.end_leases(self._lease, verdict_after=self._verdict_after)
         if ended:
             log.warning("lease.ended", letters=ended, result="in_doubt")
-        queues = await self._verdicts.awaited(self._vhost)
-        for queue in queues:
-            await self._look(queue)
-        await self._settle()
 
     def close(self) -> None:
         if self._connection is not None:

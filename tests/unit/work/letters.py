@@ -170,6 +170,17 @@ _letters = st.builds(
     parent_id=st.none() | _ids,
     previous_id=st.none() | _ids,
 )
+
+
+def _with_its_attempt(kept: Kept) -> Kept:
+    """What waits for a verdict was sent."""
+    letter = kept.letter
+    generations = {attempt.generation for attempt in kept.attempts}
+    if letter.status is not State.PROCESSING or letter.generation in generations:
+        return kept
+    return replace(kept, letter=replace(letter, status=State.MANUAL))
+
+
 any_kept = st.builds(
     Kept,
     letter=_letters
@@ -231,4 +242,4 @@ any_kept = st.builds(
         max_size=3,
         unique_by=lambda edit: edit.number,
     ).map(lambda edits: tuple(sorted(edits, key=lambda edit: edit.number))),
-)
+).map(_with_its_attempt)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from redrive.amqp import fields
 from redrive.domain.letter import Kept
+from redrive.domain.lifecycle import State
 from redrive.work.export import Unusable, read_line, write_line
 from redrive.work.redact import NO_REDACTION, Redaction
 from tests.unit.work.letters import a_kept, an_edit, an_envelope, any_kept
@@ -79,6 +80,21 @@ def changed(path: str, value: Any) -> bytes:
     else:
         inside[last] = value
     return json.dumps(document).encode()
+
+
+def test_what_waits_for_a_verdict_needs_the_sending_that_it_is_on() -> None:
+    """Or it would wait for ever."""
+    kept = a_kept(status=State.PROCESSING, generation=2)
+    lines = [
+        write_line(replace(kept, attempts=attempts), NO_REDACTION).content
+        for attempts in ((), tuple(replace(each, generation=1) for each in kept.attempts))
+    ]
+    for line in lines:
+        answer = read_line(line)
+        assert isinstance(answer, Unusable)
+        assert answer.reason == "attempts: expected generation 2, whose verdict it waits for"
+    sent = replace(kept, attempts=tuple(replace(each, generation=2) for each in kept.attempts))
+    assert read_line(write_line(sent, NO_REDACTION).content) == sent
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,7 @@ async def run(jobs: Jobs, sends: Sends, stopping: asyncio.Event) -> Progress:
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "_RENEW", 0.01)
+    monkeypatch.setattr(running, "log_sent", lambda *_: None)  # there is no letter to tell of
 
 
 async def test_a_long_pause_has_signs_of_life_and_ends_when_told_to_stop() -> None:

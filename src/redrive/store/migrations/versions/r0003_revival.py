@@ -22,11 +22,14 @@ def upgrade() -> None:
         "UPDATE redrive_letter SET next_retry_at = created_at WHERE status = 'dlq_pending'"
         " AND next_retry_at IS NULL"
     )
-    for column in ("next_retry_at", "duplicate_of"):
+    for name, columns, column in (
+        ("due", ["vhost", "priority", "next_retry_at", "id"], "next_retry_at"),
+        ("duplicate_of", ["duplicate_of"], "duplicate_of"),
+    ):
         op.create_index(
-            f"redrive_letter_{column}",
+            f"redrive_letter_{name}",
             "redrive_letter",
-            [column],
+            columns,
             postgresql_where=sa.text(f"{column} IS NOT NULL"),
             sqlite_where=sa.text(f"{column} IS NOT NULL"),
         )
