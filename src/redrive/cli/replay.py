@@ -26,6 +26,7 @@ from redrive.cli.rates import read_rate
 from redrive.cli.rendering import note, print_json
 from redrive.cli.replaying import Asked, require_health, run_here, show_ended
 from redrive.domain.durations import parse_duration
+from redrive.domain.filter_words import described
 from redrive.domain.filters import Filters
 from redrive.domain.ids import letter_id
 from redrive.domain.replay import BATCH_SIZE, PAUSE, Replay, ReplayOrder, read_destination
@@ -107,7 +108,7 @@ def replay(  # noqa: PLR0913  (each is an option)
         ignore_health=ignore_health,
         order=ReplayOrder(
             actor=actor(),
-            described=described(selection),
+            described=described(selection.given, selection.ids, selection.limit),
             destination=None if to is None else read_destination(to),
             batch_size=batch_size,
             pause=_pause(pause, rate),
@@ -154,32 +155,6 @@ def _pause(text: str | None, rate: str | None) -> float:
     if not 0 <= seconds <= _LONGEST_PAUSE:
         raise typer.BadParameter(f"--pause: expected a duration such as 1s or 500ms, got {text!r}")
     return seconds
-
-
-def described(selection: Selection) -> str:
-    """What was asked for, in words."""
-    given = selection.given
-    words = [f"letter {each}" for each in selection.ids]
-    words += [state.word for state in given.status]
-    words += [
-        f"{name} {value}"
-        for name, value in (
-            ("error type", given.error_type),
-            ("reason", given.error_reason),
-            ("queue", given.queue),
-            ("exchange", given.exchange),
-            ("routing key", given.routing_key),
-            ("group", given.group),
-            ("source", given.source),
-            ("tag", given.tag),
-            ("from", given.created_from and wording.clock(given.created_from)),
-            ("until", given.created_until and wording.clock(given.created_until)),
-            ("text", given.search),
-            ("at most", selection.limit and str(selection.limit)),
-        )
-        if value
-    ]
-    return ", ".join(words) or "every letter"
 
 
 # Before anything is sent
