@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from sqlalchemy import select, text
+from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from redrive.domain.letter import Attempt, Change, Edit, Envelope, Kept, Letter, Result
 from redrive.domain.lifecycle import State
+from redrive.store.changing import chunks
 from redrive.store.id_lists import is_one_of
 from redrive.store.rows import (
     arrival_of,
