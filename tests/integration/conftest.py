@@ -17,3 +17,16 @@ async def server(vhost: Vhost, tmp_path: Path) -> AsyncIterator[Server]:
     settings = settings_for(tmp_path, vhost.url, f"sqlite:///{tmp_path}/redrive.db")
     async with serving(settings) as up:
         yield up
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def server_on_each(
+    request: pytest.FixtureRequest, vhost: Vhost, tmp_path: Path
+) -> AsyncIterator[Server]:
+    """The same on each engine."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path}/redrive.db"
+    else:
+        url = request.getfixturevalue("database")
+    async with serving(settings_for(tmp_path, vhost.url, url)) as up:
+        yield up

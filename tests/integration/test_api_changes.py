@@ -20,6 +20,12 @@ JSON = {"content_type": "application/json"}
 
 
 @pytest.fixture
+def server(server_on_each: Server) -> Server:
+    """Every change is tried on both engines."""
+    return server_on_each
+
+
+@pytest.fixture
 async def client(server: Server) -> AsyncIterator[httpx.AsyncClient]:
     async with server.client(headers={"Origin": server.address}) as opened:
         yield opened

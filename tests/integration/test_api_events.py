@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,8 +13,7 @@ import pytest
 
 from redrive.server.live import Listener, Place, Told, read_place
 from tests.services.letters import failed, letter_store
-from tests.services.plugin import Vhost
-from tests.services.serving import V1, Server, serving, settings_for
+from tests.services.serving import V1, Server, serving
 
 
 class Stream:
@@ -63,24 +61,11 @@ async def streaming(server: Server, since: str | None = None) -> AsyncIterator[S
         yield Stream(answer.aiter_lines())
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-async def either(
-    request: pytest.FixtureRequest, vhost: Vhost, tmp_path: Path
-) -> AsyncIterator[Server]:
-    """A server on each engine."""
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path}/redrive.db"
-    else:
-        url = request.getfixturevalue("database")
-    async with serving(settings_for(tmp_path, vhost.url, url)) as up:
-        yield up
-
-
-async def test_what_other_processes_change_is_told(either: Server) -> None:
+async def test_what_other_processes_change_is_told(server_on_each: Server) -> None:
     # Another store on the same database is what another process has.
     async with (
-        letter_store(either.settings.store.url.reveal()) as other,
-        streaming(either) as stream,
+        letter_store(server_on_each.settings.store.url.reveal()) as other,
+        streaming(server_on_each) as stream,
     ):
         first = await stream.until("stats")
         assert first["received"] == 0

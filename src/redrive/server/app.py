@@ -31,6 +31,7 @@ from redrive.server import (
     topology,
 )
 from redrive.server.authentication import API, COOKIE, Authentication
+from redrive.server.closed_buckets import ClosedBuckets
 from redrive.server.live import Live
 from redrive.server.login_limits import LoginLimits
 from redrive.server.problems import ProblemDocument, tell_problems
@@ -65,6 +66,7 @@ class Application:
         self.api = _api()
         checkup = health.Checkup(lambda: self._desk)
         self.api.state.checkup = checkup
+        self.api.state.closed_buckets = ClosedBuckets()
         setattr(self.api.state, session.LIMITS, LoginLimits(time.monotonic))
         setattr(self.api.state, session.PASSWORDS, Passwords())
         self.api.include_router(health.probes(checkup))

@@ -153,7 +153,9 @@ class Edit(Document):
 class LetterDocument(LetterSummary):
     """A letter whole."""
 
-    original_message: Any = Field(description="The body, parsed, where it is JSON; else null.")
+    original_message: Any = Field(
+        description="The body, parsed, where it is JSON and shown whole; else null."
+    )
     body: Body
     body_note: str | None
     headers: list[Header]

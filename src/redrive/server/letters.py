@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
@@ -75,7 +76,10 @@ async def get_letter(
     """A letter whole: failure, deaths, message, attempts, edits and history."""
     kept = await _kept(request, letter_id)
     await _note_view(request, letter_id)
-    document = letter_document(kept, redaction=redaction_for(request), most_body=body_limit)
+    # In a thread: to decode and mask megabytes takes long enough to be felt by other roles.
+    document = await asyncio.to_thread(
+        letter_document, kept, redaction=redaction_for(request), most_body=body_limit
+    )
     if kept.letter.size > body_limit:
         # Whoever has asked for less than all of it does not want all of it parsed.
         document["originalMessage"] = None
@@ -113,7 +117,8 @@ async def download_body(
     kept = await _kept(request, letter_id)
     await _note_view(request, letter_id)
     redaction = redaction_for(request)
-    envelope = redaction.envelope(as_sent(kept) if edited else kept.envelope)
+    message = as_sent(kept) if edited else kept.envelope
+    envelope = await asyncio.to_thread(redaction.envelope, message)
     return Response(
         envelope.body,
         headers={

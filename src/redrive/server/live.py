@@ -39,6 +39,8 @@ _NAMED: Final = 500
 """Letters that one event names; beyond it is said that there are more."""
 _TOO_MANY: Final = 5000
 _BEAT: Final = 15.0
+_LONGEST: Final = 600.0
+"""Seconds after which a stream ends, and its client comes back: who was revoked does not."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -106,13 +108,13 @@ class Live:
 
     async def listen(self, since: str | None) -> AsyncIterator[Told | None]:
         """Events from now on, or from a place; None now and then, if nothing happens."""
-        listener = Listener()
+        listener, ends = Listener(), time.monotonic() + _LONGEST
         for told in await self._eyes.catch_up(since):
             listener.tell(told)
         self._listeners.add(listener)
         self._start()
         try:
-            while not self._closed:
+            while not self._closed and time.monotonic() < ends:
                 try:
                     async with asyncio.timeout(_BEAT):
                         told_now = await listener.queue.get()

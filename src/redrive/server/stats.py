@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final, Literal
 
@@ -11,6 +12,7 @@ from redrive.domain.access import Role
 from redrive.server import documents
 from redrive.server.answers import answer
 from redrive.server.callers import desk_of, redaction_for, route
+from redrive.server.closed_buckets import ClosedBuckets
 from redrive.server.inputs import Fingerprint
 from redrive.work.show import audit_document
 from redrive.work.stats import read_stats, stats_document
@@ -72,13 +74,22 @@ async def get_series(
 ) -> Response:
     """Arrivals and resolutions of letters that are still kept, bucket by bucket, oldest first."""
     series = desk_of(request).store.series
-    edges = _edges(span, await series.now())
+    closed: ClosedBuckets = request.app.state.closed_buckets
+    now = await series.now()
+    edges = _edges(span, now)
+
+    async def arrivals(some: Sequence[datetime]) -> list[int]:
+        return await series.arrivals(some, group)
+
+    resolutions = None
+    if group is None:
+        resolutions = await closed.counted(("resolutions", span), edges, now, series.resolutions)
     return answer(
         {
             "start": rfc3339(edges[0]),
             "seconds": int(_SPANS[span][0].total_seconds()),
-            "arrivals": await series.arrivals(edges, group),
-            "resolutions": None if group is not None else await series.resolutions(edges),
+            "arrivals": await closed.counted(("arrivals", span, group), edges, now, arrivals),
+            "resolutions": resolutions,
         }
     )
 
