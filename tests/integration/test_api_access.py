@@ -253,3 +253,26 @@ async def test_logins_are_in_the_log_wrong_ones_too(guarded: Server) -> None:
         ("session.begin", 401),
     ]
     assert page["items"][0]["address"] == "127.0.0.1"
+
+
+async def test_changes_of_users_and_tokens_are_in_the_log_without_their_secrets(
+    guarded: Server,
+) -> None:
+    async with await guarded.client_as(Role.ADMIN) as admin:
+        made = (await admin.post(f"{V1}/tokens", json={"name": "ci", "role": "viewer"})).json()
+        await admin.delete(f"{V1}/tokens/{made['id']}")
+        bob = {"name": "bob", "role": "viewer", "password": "correct horse"}
+        assert (await admin.put(f"{V1}/users", json=bob)).status_code == 200
+        assert (await admin.delete(f"{V1}/users", params={"name": "bob"})).status_code == 204
+        gone = await admin.delete(f"{V1}/users", params={"name": "bob"})
+        assert gone.status_code == 404
+        answer = await admin.get(f"{V1}/audit")
+    assert [(entry["action"], entry["outcome"]) for entry in answer.json()["items"]] == [
+        ("users.delete", 404),
+        ("users.delete", 200),
+        ("users.set", 200),
+        ("tokens.revoke", 200),
+        ("tokens.create", 200),
+    ]
+    assert made["token"] not in answer.text
+    assert "correct horse" not in answer.text
