@@ -9,6 +9,8 @@
     ├── OrderRefused            a sweep or a move that could not be meant; nothing was touched
     ├── TransitionRefused       a change of a letter's state that its life does not have
     ├── ColdStorageError        a folder that cannot be written, or a file of it that is not sound
+    ├── CannotListen            the address of the API cannot be had
+    ├── CountChanged            letters that match are not as many as somebody was shown
     ├── EditRefused             a change of a letter's message that cannot be made; none was
     │   └── PatchDoesNotApply   ... because of what the message is: the reason says which part
     ├── StoreError              anything between us and the store, or the policy table
@@ -87,6 +89,22 @@ class EditRefused(RedriveError):
 
 class PatchDoesNotApply(EditRefused):
     """A JSON Patch that the body of a letter does not fit. Nothing was changed."""
+
+
+class CannotListen(RedriveError):
+    """The server's address is taken, or is none of this machine's."""
+
+    remedy = "set another [server] port or host, or end what listens there"
+
+
+class CountChanged(RedriveError):
+    """Between a look and the word to go on, other letters came to match. Nothing was done."""
+
+    remedy = "look again, and confirm the new number"
+
+    def __init__(self, expected: int, found: int) -> None:
+        super().__init__(f"{found:,} letters match now, not {expected:,}")
+        self.found = found
 
 
 class ColdStorageError(RedriveError):

@@ -40,6 +40,7 @@ from redrive.errors import (
 from redrive.events import Events
 from redrive.runtime import (
     connect,
+    desk,
     limits,
     management,
     open_store,
@@ -65,13 +66,14 @@ log = structlog.get_logger()
 
 _Result = TypeVar("_Result")
 
-ROLES = ("retrier", "collector", "worker", "janitor")
+ROLES = ("retrier", "collector", "worker", "janitor", "server")
 
 _DRAIN: Final = 9.3
 """Seconds that the roles have to end by themselves; the Movers among them take 9 at most."""
 _LEDGER_EVERY: Final = 30.0
 _VERDICTS_EVERY: Final = 2.0
 _RETENTION_EVERY: Final = 60.0
+_FORGET_EVERY: Final = 600.0
 _GARBAGE: Final = 20_000
 """New objects between two looks for garbage; 700 is Python's own."""
 _DEADLINE: Final = 9.7
@@ -153,7 +155,9 @@ async def _work(
         async with asyncio.TaskGroup() as tasks:
             if "retrier" in roles:
                 tasks.create_task(_run_retrier(settings, stopping))
-            if roles - {"retrier"}:
+            if "server" in roles:
+                tasks.create_task(_run_server(settings, stopping, events))
+            if roles - {"retrier", "server"}:
                 tasks.create_task(_run_with_store(settings, roles, stopping, events))
     except BaseExceptionGroup as group:
         raise the_reason(group) from group
@@ -274,12 +278,48 @@ async def _run_janitor(
     chores = [
         Chore("ledger", _LEDGER_EVERY, store.books.compact),
         Chore("verdicts", _VERDICTS_EVERY, verdicts.in_turn),
+        Chore("sessions", _FORGET_EVERY, store.access.forget),
+        Chore("requests", _FORGET_EVERY, store.requests.forget),
         Chore("retention", _RETENTION_EVERY, Retention.by(settings.retention, store.expiry).round),
     ]
     try:
         await Janitor(chores).run(stopping)
     finally:
         verdicts.close()
+
+
+async def _run_server(settings: Settings, stopping: asyncio.Event, events: Events) -> None:
+    """Answers from the first moment on, if only that it is up; with a store of its own, so that
+    no request keeps a worker or a collector waiting for a connection."""
+    from redrive.server.app import Application  # noqa: PLC0415  (other roles do without FastAPI)
+    from redrive.server.serving import Serving, address_of, is_loopback, listen  # noqa: PLC0415
+
+    chosen = settings.server
+    listening = listen(chosen.host, chosen.port)
+    loopback = is_loopback(listening)
+    app = Application(loopback=loopback)
+    serving = Serving(app.asgi, listening, chosen.trusted_proxies)
+    running = asyncio.create_task(serving.run())
+    log.info("server.listening", address=address_of(listening), login=not loopback)
+    store = None
+    try:
+        store = await _persist(lambda: open_store(settings), "store", stopping)
+        if store is not None:
+            if not loopback and not await store.access.anybody():
+                raise SettingsError(
+                    f"server.host: others can reach {chosen.host}, and nobody has to log in",
+                    remedy="make a user with 'redrive user set' or a token with"
+                    " 'redrive token create', or listen on 127.0.0.1",
+                )
+            app.open(desk(settings, store, events))
+            await _unless(stopping, lambda: asyncio.shield(running))
+    finally:
+        app.close()
+        serving.stop()
+        await asyncio.wait((running,))
+        if store is not None:
+            await store.close()
+    running.result()
 
 
 async def _started(watch: PolicyWatch) -> PolicyWatch:

@@ -12,12 +12,14 @@ import secrets
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redrive import amqp
 from redrive.domain.policy import PolicyBook, ReturnTo
+from redrive.errors import ChannelClosed
 
 if TYPE_CHECKING:
     from redrive.broker.management import Management
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from redrive.store.store import Store
     from redrive.store.upgrade import Upgrade
     from redrive.work.conditions import Conditions
+    from redrive.work.desk import Desk, TopologyLook
     from redrive.work.mover import Limits
     from redrive.work.queue_site import QueueSite
     from redrive.work.receipts import Receipts
@@ -307,6 +310,55 @@ def verdict_watch(settings: Settings, store: Store, events: Events) -> VerdictWa
         verdict_after=settings.worker.verdict_after,
         events=events,
     )
+
+
+# The API
+
+
+def desk(settings: Settings, store: Store, events: Events) -> Desk:
+    """What the routes of the server work with."""
+    from redrive.work.desk import Desk  # noqa: PLC0415
+
+    return Desk(
+        settings=settings,
+        vhost=addresses(settings)[0].vhost,
+        store=store,
+        replay_looks=replay_looks(store),
+        events=events,
+        policy_book=partial(policy_book, settings),
+        set_policy=partial(set_policy, settings),
+        delete_policy=partial(delete_policy, settings),
+        replay_preview=partial(replay_preview, settings, store),
+        require_broker=partial(require_broker, settings),
+        unmet_conditions=partial(unmet_conditions, settings, store),
+        look_at_topology=partial(look_at_topology, settings),
+    )
+
+
+async def look_at_topology(settings: Settings) -> TopologyLook:
+    """How the broker differs from the description, and what its queues hold."""
+    from redrive.broker.drift import Standing  # noqa: PLC0415
+    from redrive.broker.live import SpareChannel  # noqa: PLC0415
+    from redrive.broker.site import Site  # noqa: PLC0415
+    from redrive.broker.topology import Queue  # noqa: PLC0415
+    from redrive.work.desk import QueueCounts, TopologyLook  # noqa: PLC0415
+
+    connection = await connect(settings, "redrive topology")
+    try:
+        site = Site(settings, connection, management(settings))
+        site, silent = await site.without_silent_management()
+        drift = await site.drift()
+        spare = SpareChannel(connection)
+        counts = {}
+        for finding in drift.findings:
+            if isinstance(finding.part, Queue) and finding.standing is not Standing.MISSING:
+                with suppress(ChannelClosed):  # exclusive, down, or not ours to see
+                    if (found := await spare.count(finding.part.name)) is not None:
+                        counts[finding.part.name] = QueueCounts(*found)
+        await spare.close()
+        return TopologyLook(drift, counts, None if silent is None else str(silent))
+    finally:
+        await connection.close()
 
 
 # The store and the policies

@@ -270,7 +270,7 @@ def test_every_command_takes_the_common_options() -> None:
 def test_an_empty_list_of_roles_does_not_mean_all(redrive: Redrive) -> None:
     code, _, err = redrive("run", "--roles", "")
     assert code == 2
-    assert "roles: expected some of retrier, collector, worker, janitor, got ''" in err
+    assert "roles: expected some of retrier, collector, worker, janitor, server, got ''" in err
 
 
 def test_the_queues_in_which_retries_wait_are_not_collected(

@@ -10,11 +10,12 @@ import pytest
 import typer
 
 from redrive.cli import filters
-from redrive.cli.filters import Selection, filtered, read_moment, whole_id
+from redrive.cli.filters import Selection, filtered, whole_id
 from redrive.cli.invocation import Invocation, Output, invoked
 from redrive.cli.short_ids import shortened
 from redrive.domain.filters import Filters
 from redrive.domain.lifecycle import State
+from redrive.domain.moments import read_moment
 
 NOW = datetime(2026, 2, 11, 12, 0, tzinfo=UTC)
 INVOCATION = Invocation(Output.TABLE, None, {})

@@ -368,7 +368,7 @@ def test_a_section_that_is_not_there_yet_is_refused_and_not_ignored(
 
 
 def test_all_that_is_wrong_is_reported_together_a_line_each(places: Places) -> None:
-    places.here.write_text("[broker]\nprefetch = 0\n[borker]\nurl = 1\n[server]\n")
+    places.here.write_text("[broker]\nprefetch = 0\n[borker]\nurl = 1\n[[alert]]\n")
     places.system.write_text("[")
     problems = places.problems(REDRIVE_TOPOLOGY__TIERS="soon", REDRIVE_STORE__URL="x")
     assert len(problems) == 6

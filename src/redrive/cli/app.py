@@ -32,6 +32,8 @@ COMMANDS = {
     "peek": "Look into a queue, and leave it as it was.",
     "archive": "List and check the files of cold storage; bring letters back.",
     "policy": "Say how often messages of a routing key are retried.",
+    "token": "Make and revoke what programs show to the API.",
+    "user": "Say who can log in to the API, and as what.",
     "db": "Bring the store to this version of Redrive.",
 }
 

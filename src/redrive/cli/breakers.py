@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -23,7 +23,7 @@ from redrive.cli.rendering import Cell, Column, Marked, note, one_line, print_js
 from redrive.domain.breaker import Breaker, Position
 from redrive.domain.filters import Filters
 from redrive.errors import BrokerError
-from redrive.work.times import rfc3339_or_none
+from redrive.work.show import breaker_document
 
 if TYPE_CHECKING:
     from redrive.settings import Settings
@@ -54,7 +54,9 @@ def list_(invocation: Invocation) -> None:
     """List the breakers of destinations where something failed lately, or that are forced."""
     found = runtime.run_async(_all(invocation.load().settings))
     if invocation.output is Output.JSON:
-        print_json({"items": [_document(queue, breaker) for queue, breaker in found.items()]})
+        print_json(
+            {"items": [breaker_document(queue, breaker) for queue, breaker in found.items()]}
+        )
     elif found:
         now = datetime.now(UTC)
         print_table(_COLUMNS, [[_row(queue, each, now) for queue, each in found.items()]])
@@ -119,7 +121,7 @@ async def _is_unknown(settings: Settings, queue: str) -> bool:
 
 def _show(queue: str, breaker: Breaker, output: Output) -> None:
     if output is Output.JSON:
-        print_json(_document(queue, breaker))
+        print_json(breaker_document(queue, breaker))
     else:
         print_table(_COLUMNS, [[_row(queue, breaker, datetime.now(UTC))]])
 
@@ -135,14 +137,3 @@ def _row(queue: str, breaker: Breaker, now: datetime) -> tuple[Cell, ...]:
         "-" if breaker.opened_at is None else wording.ago(breaker.opened_at, now),
         "-" if probe is None else "now" if probe <= now else wording.relative(probe, now),
     )
-
-
-def _document(queue: str, breaker: Breaker) -> dict[str, Any]:
-    return {
-        "queue": queue,
-        "state": breaker.state.value,
-        "forced": breaker.forced.value if breaker.forced else None,
-        "failures": breaker.failures,
-        "openedAt": rfc3339_or_none(breaker.opened_at),
-        "nextProbeAt": rfc3339_or_none(breaker.next_probe_at()),
-    }

@@ -19,7 +19,12 @@ from redrive.cli.invocation import Invocation, Output, invoked
 from redrive.cli.rendering import Cell, Column, note, one_line, print_json, print_table
 from redrive.cli.short_ids import short_ids
 from redrive.domain.letter import Letter
-from redrive.work.classify import Classification, Classified, classified_document
+from redrive.work.classify import (
+    Classification,
+    Classified,
+    classified_document,
+    shown_why,
+)
 from redrive.work.redact import Redaction
 
 if TYPE_CHECKING:
@@ -52,7 +57,7 @@ def classify(
     classification = Classification.by(settings)
     redaction = Redaction.by(settings.redaction)
     explained = [
-        (each, _why(each, redaction))
+        (each, shown_why(each, redaction))
         for each in (classification.of(letter, now) for letter in found)
     ]
     if not table:
@@ -73,13 +78,6 @@ async def _letters(
         found = [letter for each in whole if (letter := await store.letters.get(each))]
         ids = [letter.id for letter in found]
         return found, await short_ids(store.letters, ids) if shorten else {}
-
-
-def _why(each: Classified, redaction: Redaction) -> str:
-    hidden = redaction.letter(each.letter).error_reason != each.letter.error_reason
-    if hidden and each.chosen.quotes_reason:
-        return "the reason, which [redaction] hides, says so"
-    return each.chosen.why
 
 
 def _row(each: Classified, why: str, shown_id: str, now: datetime) -> tuple[Cell, ...]:

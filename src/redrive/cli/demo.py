@@ -70,6 +70,7 @@ def _settings(url: str, folder: Path) -> Settings:
         "broker.url": url,
         "store.url": f"sqlite:///{folder / 'redrive.db'}",
         "topology.tiers": ",".join(TIERS),
+        "server.port": "0",
     }
     return load(flags=flags, config=nothing, environ={}).settings
 

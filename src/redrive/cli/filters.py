@@ -16,10 +16,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Protocol
 
 import typer
@@ -27,12 +26,11 @@ import typer
 from redrive.domain.durations import parse_duration
 from redrive.domain.filters import Filters
 from redrive.domain.lifecycle import State, read_state
+from redrive.domain.moments import before, read_moment
 
 SHORTEST_ID: Final = 6
 """How much of an id must be given."""
 _MOST_LISTED: Final = 5
-# No letter is older, and an id holds no earlier time.
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 NOTHING_MATCHED: Final = 3
 
 
@@ -84,28 +82,6 @@ async def whole_id(letters: Ids, beginning: str, what: str = "letter") -> str:
 # Reading what people write
 
 
-def read_moment(text: str, now: datetime, *, end_of_day: bool = False) -> datetime:
-    """A time (RFC 3339), a day, or how long ago: `2h`. ValueError if it is none of them."""
-    text = text.strip()
-    if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
-        day = date.fromisoformat(text)
-        return max(datetime.combine(day, time.max if end_of_day else time.min, UTC), _EPOCH)
-    try:
-        duration = parse_duration(text.removesuffix(" ago"))
-    except ValueError:
-        moment = datetime.fromisoformat(text)
-        moment = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
-        return max(moment, _EPOCH)
-    return _before(now, duration)
-
-
-def _before(now: datetime, duration: timedelta) -> datetime:
-    try:
-        return max(now - duration, _EPOCH)
-    except OverflowError:
-        return _EPOCH
-
-
 def _moment(option: str, text: str | None, now: datetime, *, end: bool = False) -> datetime | None:
     if text is None:
         return None
@@ -133,7 +109,7 @@ def _until(end: datetime | None, min_age: str | None, now: datetime) -> datetime
     if min_age is None:
         return end
     try:
-        oldest = _before(now, parse_duration(min_age.strip()))
+        oldest = before(now, parse_duration(min_age.strip()))
     except ValueError:
         raise typer.BadParameter(
             f"--min-age: expected a duration such as 10m or 2h, got {min_age!r}"

@@ -8,10 +8,8 @@ the exit code 1. Each letter is changed whole or not at all.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -29,6 +27,7 @@ from redrive.domain.texts import storable
 
 if TYPE_CHECKING:
     from redrive.settings import Settings
+    from redrive.work.decide import Tally, Verb
 
 FAILED: Final = 1
 _BECOMES: Final = {
@@ -55,29 +54,11 @@ Reason = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
-@dataclass(slots=True)
-class _Tally:
-    """What became of a decision on many letters."""
-
-    changed: int = 0
-    unchanged: Counter[str] = field(default_factory=Counter)
-    """By reason."""
-    examples: dict[str, str] = field(default_factory=dict)
-    """Of each reason, the id of one letter."""
-
-    def add(self, changed: Sequence[str], unchanged: Sequence[tuple[str, str]]) -> None:
-        self.changed += len(changed)
-        for letter_id, reason in unchanged:
-            self.unchanged[reason] += 1
-            self.examples.setdefault(reason, letter_id)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Decision:
     """One of the commands, as it was given."""
 
-    word: str
-    done: str
+    word: Verb
     letters: tuple[str, ...]
     selection: Selection
     reason: str
@@ -104,7 +85,7 @@ def discard(
     yes: Yes = False,
 ) -> None:
     """Discard letters that are of no use: they are archived, and gone when retention says so."""
-    decision = _decision("discard", "discarded", letters, selection, reason, yes=yes)
+    decision = _decision("discard", letters, selection, reason, yes=yes)
     if not yes:
         require_somebody()
     _run(invocation, decision)
@@ -121,7 +102,7 @@ def archive(
     yes: Yes = False,
 ) -> None:
     """Archive letters: no worker sends them, and 'letters restore' brings them back."""
-    _run(invocation, _decision("archive", "archived", letters, selection, reason, yes=yes))
+    _run(invocation, _decision("archive", letters, selection, reason, yes=yes))
 
 
 @invoked
@@ -135,7 +116,7 @@ def restore(
     yes: Yes = False,
 ) -> None:
     """Bring archived letters back, for a person to decide on."""
-    _run(invocation, _decision("restore", "restored", letters, selection, reason, yes=yes))
+    _run(invocation, _decision("restore", letters, selection, reason, yes=yes))
 
 
 @invoked
@@ -149,12 +130,11 @@ def resolve(
     yes: Yes = False,
 ) -> None:
     """Say that letters were consumed, where no receipt and no silence tells."""
-    _run(invocation, _decision("resolve", "resolved", letters, selection, reason, yes=yes))
+    _run(invocation, _decision("resolve", letters, selection, reason, yes=yes))
 
 
 def _decision(
-    word: str,
-    done: str,
+    word: Verb,
     letters: list[str] | None,
     selection: Selection,
     reason: str,
@@ -163,7 +143,6 @@ def _decision(
 ) -> _Decision:
     decision = _Decision(
         word=word,
-        done=done,
         letters=tuple(letters or ()),
         selection=selection,
         reason=storable(reason, LONGEST_REASON),
@@ -207,29 +186,27 @@ async def _count(settings: Settings, filters: Filters, limit: int | None) -> int
 
 async def _decide(
     settings: Settings, decision: _Decision, ids: list[str], filters: Filters | None
-) -> _Tally:
-    tally = _Tally()
-    who = actor()
+) -> Tally:
+    from redrive.work.decide import decide  # noqa: PLC0415  (not needed for --help)
+
     async with runtime.store(settings) as store:
-        act: Callable[..., Awaitable[Any]] = getattr(store.decisions, decision.word)
-        if filters is None:
-            decided = await act(ids, who, decision.reason)
-            tally.add(decided.changed, decided.unchanged)
-            return tally
-        async for some in store.decisions.chosen(filters, decision.selection.limit):
-            decided = await act(some, who, decision.reason, still=filters)
-            tally.add(decided.changed, decided.unchanged)
-    return tally
+        return await decide(
+            store.decisions,
+            decision.word,
+            ids if filters is None else filters,
+            actor=actor(),
+            reason=decision.reason,
+            limit=decision.selection.limit,
+        )
 
 
-def _show(tally: _Tally, decision: _Decision, output: Output) -> None:
-    done = decision.done
+def _show(tally: Tally, decision: _Decision, output: Output) -> None:
+    from redrive.work.decide import DONE, tally_document  # noqa: PLC0415
+
+    verb = decision.word
+    done = DONE[verb]
     if output is Output.JSON:
-        left = [
-            {"reason": reason, "letters": count, "example": tally.examples[reason]}
-            for reason, count in tally.unchanged.most_common()
-        ]
-        print_json({done: tally.changed, "unchanged": left})
+        print_json(tally_document(tally, verb))
     elif tally.changed:
         note(f"{done} {wording.plural(tally.changed, 'letter')}")
     for reason, count in tally.unchanged.most_common():

@@ -312,27 +312,14 @@ def _preview(invocation: Invocation, settings: Settings, found: Survey, *, skip:
 
 
 def _difference(settings: Settings, found: Survey) -> list[str]:
-    from redrive.work.difference import difference  # noqa: PLC0415
+    from redrive.work.edit_report import sample_difference  # noqa: PLC0415
     from redrive.work.redact import Redaction  # noqa: PLC0415
 
-    if found.sample is None:
-        return []
-    redaction = Redaction.by(settings.redaction)
-    return difference(found.sample.before, found.sample.after, redaction)
+    return sample_difference(found, Redaction.by(settings.redaction))
 
 
 def _document(settings: Settings, found: Survey, edited: int) -> dict[str, Any]:
-    sample = found.sample
-    return {
-        "letters": found.letters,
-        "edited": edited,
-        "fit": found.fit,
-        "unchanged": found.unchanged,
-        "unfit": [
-            {"reason": unfit.reason, "letters": unfit.letters, "example": unfit.example}
-            for unfit in found.unfit
-        ],
-        "sample": None
-        if sample is None
-        else {"id": sample.letter_id, "diff": _difference(settings, found)},
-    }
+    from redrive.work.edit_report import survey_document  # noqa: PLC0415
+    from redrive.work.redact import Redaction  # noqa: PLC0415
+
+    return survey_document(found, edited, Redaction.by(settings.redaction))

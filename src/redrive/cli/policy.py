@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -36,9 +36,11 @@ class ReturnTo(StrEnum):
 @invoked
 def list_(invocation: Invocation) -> None:
     """List every policy, where it stands and whether it counts."""
+    from redrive.work.show import policy_document  # noqa: PLC0415  (not needed for --help)
+
     book = runtime.run_async(runtime.policy_book(invocation.load().settings))
     if invocation.output is Output.JSON:
-        print_json({"items": [_document(entry) for entry in book.entries]})
+        print_json({"items": [policy_document(entry) for entry in book.entries]})
         return
     print_table(
         ("NAME", "MAX RETRIES", "RETURN TO", "RETRY EXPIRED", "SOURCE", "STATE"),
@@ -107,19 +109,6 @@ def _ask(name: str) -> None:
     if not sys.stdin.isatty():
         raise typer.BadParameter("this deletes, and nobody is there to ask: give --yes")
     ask(f"Delete the policy {name!r}?")
-
-
-def _document(entry: PolicyEntry) -> dict[str, Any]:
-    return {
-        "name": entry.name,
-        "maxRetries": entry.max_retries,
-        "returnTo": entry.return_to,
-        "retryExpired": entry.retry_expired,
-        "source": entry.source,
-        "place": entry.place,
-        "state": entry.state,
-        "reason": entry.reason or None,
-    }
 
 
 def _cells(entry: PolicyEntry) -> tuple[str, ...]:

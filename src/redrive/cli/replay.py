@@ -33,6 +33,7 @@ from redrive.cli.replaying import (
     show_ended,
 )
 from redrive.domain.durations import parse_duration
+from redrive.domain.filter_words import described
 from redrive.domain.filters import Filters
 from redrive.domain.ids import letter_id
 from redrive.domain.replay import (
@@ -123,7 +124,7 @@ def replay(  # noqa: PLR0913  (each is an option)
         ignore_health=ignore_health,
         order=ReplayOrder(
             actor=actor(),
-            described=described(selection),
+            described=described(selection.given, selection.ids, selection.limit),
             destination=None if to is None else read_destination(to),
             batch_size=batch_size,
             pause=_pause(pause, rate),
@@ -173,32 +174,6 @@ def _pause(text: str | None, rate: str | None) -> float:
     if not 0 <= seconds <= _LONGEST_PAUSE:
         raise typer.BadParameter(f"--pause: expected a duration such as 1s or 500ms, got {text!r}")
     return seconds
-
-
-def described(selection: Selection) -> str:
-    """What was asked for, in words."""
-    given = selection.given
-    words = [f"letter {each}" for each in selection.ids]
-    words += [state.word for state in given.status]
-    words += [
-        f"{name} {value}"
-        for name, value in (
-            ("error type", given.error_type),
-            ("reason", given.error_reason),
-            ("queue", given.queue),
-            ("exchange", given.exchange),
-            ("routing key", given.routing_key),
-            ("group", given.group),
-            ("source", given.source),
-            ("tag", given.tag),
-            ("from", given.created_from and wording.clock(given.created_from)),
-            ("until", given.created_until and wording.clock(given.created_until)),
-            ("text", given.search),
-            ("at most", selection.limit and str(selection.limit)),
-        )
-        if value
-    ]
-    return ", ".join(words) or "every letter"
 
 
 # Before anything is sent

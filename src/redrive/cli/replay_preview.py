@@ -6,7 +6,7 @@ Guarantees: reads only. Exit 1 if some letters would not be taken, 3 if there ar
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -18,8 +18,7 @@ from redrive.cli.rendering import Cell, Column, Marked, note, one_line, print_js
 from redrive.cli.replaying import Asked
 from redrive.work.destination_look import Look
 from redrive.work.destinations import destinations
-from redrive.work.replay_preview import Preview, PreviewOrder
-from redrive.work.replay_report import reasons_document
+from redrive.work.replay_preview import Preview, PreviewOrder, preview_document
 
 if TYPE_CHECKING:
     from redrive.settings import Settings
@@ -40,7 +39,7 @@ def preview(settings: Settings, asked: Asked, output: Output) -> None:
     """Show it, and end with its exit code."""
     found, unmet = runtime.run_async(_preview(settings, asked))
     if output is Output.JSON:
-        print_json({**_document(found), "unmet": unmet})
+        print_json({**preview_document(found), "unmet": unmet})
     elif found.matched:
         _print(found)
     if not found.matched:
@@ -104,34 +103,3 @@ def _row(look: Look) -> tuple[Cell, ...]:
         "-" if look.consumers is None else f"{look.consumers:,}",
         taken,
     )
-
-
-def _document(found: Preview) -> dict[str, Any]:
-    return {
-        "dryRun": True,
-        "letters": found.letters,
-        "notTaken": found.not_taken,
-        "destinations": [_look_document(each) for each in found.destinations],
-        "skipped": sum(found.left_out.values()),
-        "leftOut": reasons_document(found.left_out),
-    }
-
-
-def _look_document(look: Look) -> dict[str, Any]:
-    return {
-        "queue": look.destination.queue,
-        "exchange": look.destination.exchange,
-        "letters": look.expected.letters,
-        "bytes": look.expected.size,
-        "exists": look.exists,
-        "ready": look.ready,
-        "consumers": look.consumers,
-        "bound": look.bound,
-        "maxLength": look.max_length,
-        "maxLengthBytes": look.max_length_bytes,
-        "overflow": look.overflow,
-        "messageTtl": look.message_ttl,
-        "notTaken": look.not_taken,
-        "obstacles": look.obstacles,
-        "warnings": look.warnings,
-    }

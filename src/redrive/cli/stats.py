@@ -10,9 +10,8 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,10 +20,10 @@ from redrive.cli import groups, wording
 from redrive.cli.app import single
 from redrive.cli.invocation import Invocation, Output, invoked
 from redrive.cli.rendering import Cell, Column, Marked, dump_json, note, print_json, print_table
-from redrive.domain.filters import Audit, Group, Ledger
+from redrive.domain.filters import Audit
 from redrive.domain.lifecycle import State
 from redrive.work.redact import Redaction
-from redrive.work.show import audit_document, group_document, ledger_document
+from redrive.work.stats import LOOKED_AT, Stats, read_stats, stats_document
 
 if TYPE_CHECKING:
     from redrive.settings import Settings
@@ -33,20 +32,7 @@ app = single("stats")
 
 _FAILED = 1
 _EVERY = 2.0
-_TOP = 10
-_LOOKED_AT = 500
-# What somebody may still have to do something about.
-_OPEN = (State.PENDING, State.PROCESSING, State.MANUAL, State.FAILED)
 _CLEAR = "\x1b[H\x1b[2J"
-
-
-@dataclass(frozen=True, slots=True)
-class _Stats:
-    ledger: Ledger
-    top: tuple[Group, ...]
-    all_groups: bool
-    """Whether every group was looked at, or only those that were hit last."""
-    audit: Audit | None
 
 
 @app.command()
@@ -69,7 +55,7 @@ def stats(
         return
     found = runtime.run_async(_once(settings, ledger=ledger))
     if invocation.output is Output.JSON:
-        print_json(_document(found))
+        print_json(stats_document(found))
     else:
         _show(found)
     if found.audit is not None and not found.audit.exact:
@@ -77,7 +63,7 @@ def stats(
         raise typer.Exit(_FAILED)
 
 
-async def _once(settings: Settings, *, ledger: bool) -> _Stats:
+async def _once(settings: Settings, *, ledger: bool) -> Stats:
     async with contextlib.aclosing(_readings(settings, ledger=ledger)) as readings:
         return await anext(readings)
 
@@ -87,7 +73,7 @@ async def _watch(settings: Settings, output: Output, *, ledger: bool) -> None:
     async with contextlib.aclosing(_readings(settings, ledger=ledger)) as readings:
         async for found in readings:
             if output is Output.JSON:
-                sys.stdout.write(dump_json(_document(found)) + "\n")
+                sys.stdout.write(dump_json(stats_document(found)) + "\n")
             else:
                 sys.stdout.write(_CLEAR if sys.stdout.isatty() else "")
                 typer.echo(wording.clock(datetime.now(UTC)))
@@ -96,32 +82,15 @@ async def _watch(settings: Settings, output: Output, *, ledger: bool) -> None:
             await asyncio.sleep(_EVERY)
 
 
-async def _readings(settings: Settings, *, ledger: bool) -> AsyncGenerator[_Stats, None]:
+async def _readings(settings: Settings, *, ledger: bool) -> AsyncGenerator[Stats, None]:
     """The numbers, each time somebody asks for the next."""
+    redaction = Redaction.by(settings.redaction)
     async with runtime.store(settings) as store:
         while True:
-            audit = await store.books.audit() if ledger else None
-            page = await store.groups.page(limit=_LOOKED_AT)
-            hidden = Redaction.by(settings.redaction).group
-            ranked = sorted(page.items, key=_open, reverse=True)
-            yield _Stats(
-                audit.ledger if audit else await store.books.ledger(),
-                tuple(hidden(group) for group in ranked[:_TOP] if _open(group)),
-                page.next is None,
-                audit,
-            )
+            yield await read_stats(store, redaction, ledger=ledger)
 
 
-def _open(group: Group) -> int:
-    return sum(group.counts.get(state, 0) for state in _OPEN)
-
-
-def _document(found: _Stats) -> dict[str, Any]:
-    document = audit_document(found.audit) if found.audit else ledger_document(found.ledger)
-    return {**document, "groups": [group_document(group) for group in found.top]}
-
-
-def _show(found: _Stats) -> None:
+def _show(found: Stats) -> None:
     if found.audit is not None:
         _show_audit(found.audit)
     else:
@@ -136,7 +105,7 @@ def _show(found: _Stats) -> None:
     if found.top:
         typer.echo()
         if not found.all_groups:
-            typer.echo(f"Largest of the {_LOOKED_AT} groups that were hit last:")
+            typer.echo(f"Largest of the {LOOKED_AT} groups that were hit last:")
         now = datetime.now(UTC)
         print_table(groups.COLUMNS, [[groups.row(group, now) for group in found.top]])
 

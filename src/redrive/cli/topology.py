@@ -17,6 +17,7 @@ import typer
 from redrive import runtime
 from redrive.broker.apply import Applied
 from redrive.broker.delete import Deleted, Obstacle, Permission
+from redrive.broker.documents import finding_document, part_document
 from redrive.broker.drift import Drift, Finding, Standing
 from redrive.broker.enroll import Consideration, Unenrolled
 from redrive.broker.enrollment import Intent
@@ -114,10 +115,10 @@ def apply_(invocation: Invocation) -> None:
     if invocation.output is Output.JSON:
         print_json(
             {
-                "made": [_document(part) for part in applied.made],
-                "assured": [_document(part) for part in applied.assured],
-                "differing": [_finding_document(finding) for finding in applied.differing],
-                "heldBack": [_document(part) for part in applied.held_back],
+                "made": [part_document(part) for part in applied.made],
+                "assured": [part_document(part) for part in applied.assured],
+                "differing": [finding_document(finding) for finding in applied.differing],
+                "heldBack": [part_document(part) for part in applied.held_back],
             }
         )
     else:
@@ -205,7 +206,7 @@ def delete_(
     if invocation.output is Output.JSON:
         print_json(
             {
-                "deleted": [_document(part) for part in deleted.deleted],
+                "deleted": [part_document(part) for part in deleted.deleted],
                 "left": [_obstacle_document(obstacle) for obstacle in deleted.left],
                 "refused": [_obstacle_document(obstacle) for obstacle in deleted.refused],
                 "lost": deleted.lost,
@@ -344,7 +345,7 @@ def _note(text: str) -> None:
 
 def _show(drift: Drift, output: Output, *, everything: bool = False) -> None:
     if output is Output.JSON:
-        findings = [_finding_document(finding) for finding in drift.findings]
+        findings = [finding_document(finding) for finding in drift.findings]
         print_json({"clean": drift.clean, "exact": drift.exact, "items": findings})
         return
     unread = [
@@ -414,35 +415,8 @@ def _line(part: Part, *, arguments: bool = True) -> str:
             return f"binding {part.exchange} → {part.queue} by {part.routing_key}"
 
 
-def _document(part: Part) -> dict[str, Any]:
-    match part:
-        case Exchange():
-            return {"part": "exchange", "name": part.name, "type": part.kind}
-        case Queue():
-            return {"part": "queue", "name": part.name, "arguments": dict(part.arguments)}
-        case Binding():
-            return {
-                "part": "binding",
-                "exchange": part.exchange,
-                "queue": part.queue,
-                "routingKey": part.routing_key,
-            }
-
-
-def _finding_document(finding: Finding) -> dict[str, Any]:
-    return {
-        **_document(finding.part),
-        "standing": finding.standing.value,
-        "differences": [
-            {"what": one.what, "expected": one.expected, "got": one.got}
-            for one in finding.differences
-        ],
-        "note": finding.note or None,
-    }
-
-
 def _obstacle_document(obstacle: Obstacle) -> dict[str, Any]:
-    return {**_document(obstacle.part), "reason": obstacle.reason}
+    return {**part_document(obstacle.part), "reason": obstacle.reason}
 
 
 def _intent_document(intent: Intent) -> dict[str, Any]:
@@ -451,6 +425,6 @@ def _intent_document(intent: Intent) -> dict[str, Any]:
         "policy": intent.policy.name if intent.policy else None,
         "mergedPolicy": intent.base,
         "definition": dict(intent.policy.definition) if intent.policy else None,
-        "bindings": [_document(binding) for binding in intent.bindings],
+        "bindings": [part_document(binding) for binding in intent.bindings],
         "warnings": [*intent.warnings, *intent.consents],
     }

@@ -100,3 +100,29 @@ class Audit:
     @property
     def exact(self) -> bool:
         return self.ledger.balanced and self.ledger.states == self.rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupNote:
+    """What people say of a group, and who looks after it."""
+
+    note: str
+    assignee: str | None
+    updated_at: datetime
+    updated_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Some of many letters: those of one name."""
+
+    name: str | None
+    letters: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """Where open letters are, the most frequent first."""
+
+    error_types: list[Bucket]
+    queues: list[Bucket]

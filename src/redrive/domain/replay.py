@@ -101,6 +101,8 @@ class ReplayOrder:
     rate: float | None = None
     doubtful: bool = False
     ordered_by: str | None = None
+    letters: int | None = None
+    """How many letters the person was told of; None: any number."""
 
 
 def why_not(

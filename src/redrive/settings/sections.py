@@ -41,7 +41,7 @@ from redrive.settings.values import (
 
 # Sections of the contract whose parts of the program are not there yet: a setting that does nothing
 # would mislead, so they are refused by name until they do something.
-NOT_YET = frozenset({"alert", "server"})
+NOT_YET = frozenset({"alert"})
 
 _URL_HINT = "percent-encode special characters of the password"
 
@@ -383,6 +383,30 @@ class RedactionSettings(Section):
     ] = ()
 
 
+class ServerSettings(Section):
+    """The API: where it listens, and what people may see."""
+
+    host: Annotated[
+        str,
+        Field(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9.:_%-]+$"),
+        Expected("a host name or an address to listen on, such as '127.0.0.1' or '0.0.0.0'"),
+    ] = "127.0.0.1"
+    port: Annotated[
+        WholeNumber, Field(ge=0, le=65535), Expected("a whole number from 0 to 65535")
+    ] = 8025
+    session: Annotated[
+        Duration,
+        Field(ge=timedelta(minutes=1), le=timedelta(days=90)),
+        Expected("a duration from 1m to 90d"),
+    ] = timedelta(hours=12)
+    trusted_proxies: Annotated[
+        tuple[Annotated[str, Field(max_length=50, pattern=r"^[0-9A-Fa-f.:/]+$")], ...],
+        Expected("a list of addresses or networks, such as ['127.0.0.1', '10.0.0.0/8']"),
+    ] = ()
+    audit_views: Annotated[bool, Expected("true or false")] = False
+    originals_for_admin: Annotated[bool, Expected("true or false")] = False
+
+
 class Settings(Section):
     """All of them. Field names are the names of the file's sections."""
 
@@ -406,6 +430,7 @@ class Settings(Section):
     retention: RetentionSettings = RetentionSettings()
     sweep: SweepSettings = SweepSettings()
     redaction: RedactionSettings = RedactionSettings()
+    server: ServerSettings = ServerSettings()
 
     @model_validator(mode="after")
     def _policies_differ(self) -> Self:

@@ -31,7 +31,7 @@ from redrive.domain.replay import (
     why_not,
 )
 from redrive.domain.verdict import OUTSTANDING
-from redrive.errors import OrderRefused
+from redrive.errors import CountChanged, OrderRefused
 from redrive.store.breakers import gate_of
 from redrive.store.changing import chunks, lock_heads
 from redrive.store.clock import DatabaseClock
@@ -103,8 +103,9 @@ class Replays:
         limit: int | None = None,
         worker: str | None = None,
     ) -> Replay | None:
-        """A job for the letters that match, oldest first; None if there are none. `worker`: the
-        process that runs it, so that no other takes it first."""
+        """A job for the letters that match, oldest first; None if there are none, `CountChanged`
+        if there are not as many as the order says. `worker`: the process that runs it, so that no
+        other takes it first."""
         async with self._database.writing() as connection:
             now = await self._clock.now(connection)
             chosen = self.chosen(vhost, filters, limit=limit, ordered=order.ordered_by is not None)
@@ -121,6 +122,8 @@ class Replays:
             )
             listed = select(func.count()).where(_ITEM.replay_id == replay_id)
             letters: int = (await connection.execute(listed)).scalar_one()
+            if order.letters is not None and order.letters != letters:
+                raise CountChanged(order.letters, letters)
             if not letters:
                 return None
             replay = Replay(
@@ -167,7 +170,7 @@ class Replays:
         query = select(redrive_replay).where(_REPLAY.id == replay_id)
         async with self._database.reading() as connection:
             row = (await connection.execute(query)).mappings().one_or_none()
-        return None if row is None else _read(row)
+        return None if row is None else read_replay(row)
 
     async def page(self, *, limit: int = 50, after: str | None = None) -> Page[Replay]:
         """Jobs, newest first."""
@@ -175,7 +178,7 @@ class Replays:
         if after is not None:
             query = query.where(_REPLAY.id < read_cursor(after))
         async with self._database.reading() as connection:
-            found = [_read(row) for row in (await connection.execute(query)).mappings()]
+            found = [read_replay(row) for row in (await connection.execute(query)).mappings()]
         return Page(tuple(found[:limit]), found[limit - 1].id if len(found) > limit else None)
 
     async def results(self, replay_id: str) -> dict[Result, int]:
@@ -255,7 +258,7 @@ class Replays:
             if row is None:
                 return None
             await _write(connection, row["id"], {"locked_by": worker, "locked_at": now})
-            return replace(_read(row), locked_by=worker, locked_at=now)
+            return replace(read_replay(row), locked_by=worker, locked_at=now)
 
     async def begin(self, replay_id: str, worker: str, lease: timedelta) -> Replay:
         """A certain job for this process; `OrderRefused` if it does not run or another has it."""
@@ -534,7 +537,7 @@ async def _next_ids(
 async def _lock(connection: AsyncConnection, replay_id: str) -> Replay | None:
     query = select(redrive_replay).where(_REPLAY.id == replay_id).with_for_update()
     row = (await connection.execute(query)).mappings().one_or_none()
-    return None if row is None else _read(row)
+    return None if row is None else read_replay(row)
 
 
 async def _write(connection: AsyncConnection, replay_id: str, values: dict[str, Any]) -> None:
@@ -563,7 +566,8 @@ def _ours(replay_id: str, worker: str) -> tuple[Any, ...]:
     )
 
 
-def _read(row: Any) -> Replay:
+def read_replay(row: Any) -> Replay:
+    """A job as its row has it."""
     values = {name: row[name] for name in _COLUMNS}
     values["state"] = ReplayState(values["state"])
     return Replay(**values)

@@ -15,6 +15,9 @@ moves.
 
 `redrive_ledger` has append-only deltas, written in the transaction of the change that they book:
 counters as shared rows would make writers wait for each other. The janitor sums them up.
+
+What people need to log in is kept as digests only: of passwords by argon2, of tokens and sessions,
+which are random and long, by SHA-256.
 """
 
 from __future__ import annotations
@@ -39,13 +42,14 @@ from sqlalchemy import (
     text,
 )
 
+from redrive.domain.access import Role
 from redrive.domain.letter import Resolution, Result
 from redrive.domain.lifecycle import State
 from redrive.domain.policy import LONGEST_NAME
 from redrive.domain.replay import ReplayState
 from redrive.store.types import LetterId, Moment
 
-REVISION: Final = "0003"
+REVISION: Final = "0004"
 """The newest migration. Revisions are numbers that grow."""
 VERSION_TABLE: Final = "redrive_version"
 
@@ -176,6 +180,8 @@ redrive_tag = Table(
     Column("letter_id", LetterId, primary_key=True),
 )
 
+RESOLVED_ONLY: Final = "after = 'dlq_resolved' AND before <> 'dlq_resolved'"
+
 redrive_history = Table(
     "redrive_history",
     metadata,
@@ -189,6 +195,8 @@ redrive_history = Table(
     CheckConstraint(one_of("before", State), name="before"),
     CheckConstraint(one_of("after", State), name="after"),
     Index(None, "letter_id"),
+    # When letters were resolved, to count them by time.
+    Index(None, "at", **_only(RESOLVED_ONLY)),
 )
 
 redrive_attempt = Table(
@@ -295,4 +303,78 @@ redrive_ledger = Table(
     Column("account", String(16), nullable=False),
     Column("delta", BigInteger, nullable=False),
     CheckConstraint(one_of("account", ACCOUNTS), name="account"),
+)
+
+redrive_group_note = Table(
+    "redrive_group_note",
+    metadata,
+    Column("fingerprint", String(16), primary_key=True),
+    Column("note", Text, nullable=False),
+    Column("assignee", Text),
+    Column("updated_at", Moment, nullable=False),
+    Column("updated_by", Text, nullable=False),
+)
+
+redrive_user = Table(
+    "redrive_user",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("role", String(8), nullable=False),
+    Column("password", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    CheckConstraint(one_of("role", Role), name="role"),
+)
+
+redrive_token = Table(
+    "redrive_token",
+    metadata,
+    Column("id", LetterId, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("role", String(8), nullable=False),
+    Column("digest", LargeBinary(32), nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("expires_at", Moment),
+    Column("revoked_at", Moment),
+    CheckConstraint(one_of("role", Role), name="role"),
+    Index(None, "digest", unique=True),
+)
+
+redrive_session = Table(
+    "redrive_session",
+    metadata,
+    Column("digest", LargeBinary(32), primary_key=True),
+    Column("user_name", Text, nullable=False),
+    Column("csrf", Text, nullable=False),
+    Column("expires_at", Moment, nullable=False),
+    Index(None, "user_name"),
+)
+
+redrive_audit = Table(
+    "redrive_audit",
+    metadata,
+    Column("id", _COUNTING, primary_key=True),
+    Column("at", Moment, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("role", String(8), nullable=False),
+    Column("address", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("outcome", Integer),
+    CheckConstraint(one_of("role", Role), name="role"),
+    Index(None, "actor", "id"),
+    Index(None, "action", "id"),
+)
+
+redrive_request = Table(
+    "redrive_request",
+    metadata,
+    # An answer to a request that was sent with an Idempotency-Key; none while it is under way.
+    Column("actor", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("digest", LargeBinary(32), nullable=False),
+    Column("at", Moment, nullable=False),
+    Column("status", Integer),
+    Column("body", LargeBinary),
+    Index(None, "at"),
 )

@@ -5,17 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from redrive.domain.breaker import USUAL, BreakerLimits
+from redrive.store.access import Access
+from redrive.store.audit_log import AuditLog
 from redrive.store.books import Books
 from redrive.store.breakers import Breakers
+from redrive.store.changed_since import ChangedSince
 from redrive.store.clock import DatabaseClock
 from redrive.store.decisions import Decisions
 from redrive.store.edits import Edits
 from redrive.store.engine import Database
+from redrive.store.group_notes import GroupNotes
 from redrive.store.groups import Groups
 from redrive.store.letters import MAX_REVIVALS, Letters
 from redrive.store.replays import Replays
+from redrive.store.requests import Requests
 from redrive.store.retention import Expiry
 from redrive.store.sendings import Sendings
+from redrive.store.series import Series
 from redrive.store.upgrade import open_store
 from redrive.store.verdicts import Verdicts
 
@@ -36,6 +42,12 @@ class Store:
     expiry: Expiry
     edits: Edits
     decisions: Decisions
+    series: Series
+    changed_since: ChangedSince
+    notes: GroupNotes
+    access: Access
+    audit_log: AuditLog
+    requests: Requests
 
     async def close(self) -> None:
         """Close every connection. Safe to call twice."""
@@ -68,4 +80,10 @@ async def open_letter_store(
         expiry=Expiry(database, clock),
         edits=Edits(database, clock),
         decisions=Decisions(database, clock),
+        series=Series(database, clock),
+        changed_since=ChangedSince(database),
+        notes=GroupNotes(database, clock),
+        access=Access(database, clock),
+        audit_log=AuditLog(database, clock),
+        requests=Requests(database, clock),
     )

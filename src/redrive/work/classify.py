@@ -14,6 +14,7 @@ from redrive.domain.builtin_rules import BUILTIN_RULES
 from redrive.domain.letter import Letter
 from redrive.domain.lifecycle import State
 from redrive.domain.strategy import Chosen, Rule, Rules, Strategy, Timetable
+from redrive.work.redact import Redaction
 from redrive.work.times import rfc3339_or_none
 from redrive.work.timetable import timetable_by
 
@@ -88,6 +89,14 @@ class Classification:
         if letter.next_retry_at is not None and letter.strategy == chosen.strategy:
             return max(letter.next_retry_at, now)
         return self._timetable.next_try(chosen.strategy, letter.dlq_retry_count, now)
+
+
+def shown_why(each: Classified, redaction: Redaction) -> str:
+    """Why a strategy was chosen, without words of a reason that is hidden."""
+    hidden = redaction.letter(each.letter).error_reason != each.letter.error_reason
+    if hidden and each.chosen.quotes_reason:
+        return "the reason, which [redaction] hides, says so"
+    return each.chosen.why
 
 
 def classified_document(each: Classified, why: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from redrive.domain.breaker import Admission
 from redrive.domain.filters import Filters
@@ -20,6 +20,7 @@ from redrive.domain.replay import Destination
 from redrive.store.breakers import Breakers
 from redrive.store.replay_looks import ReplayLooks
 from redrive.work.destination_look import DestinationLook, Expected, Look
+from redrive.work.replay_report import reasons_document
 
 NO_ORIGIN: Final = "nothing tells in which queue it failed; say where to with --to"
 _MOST_KEYS: Final = 1000
@@ -116,3 +117,35 @@ def _expect(expected: Expected, letter: Letter) -> None:
     expected.size += letter.size
     if letter.routing_key in expected.keys or len(expected.keys) < _MOST_KEYS:
         expected.keys[letter.routing_key] += 1
+
+
+def preview_document(found: Preview) -> dict[str, Any]:
+    """As programs see it."""
+    return {
+        "dryRun": True,
+        "letters": found.letters,
+        "notTaken": found.not_taken,
+        "destinations": [_look_document(each) for each in found.destinations],
+        "skipped": sum(found.left_out.values()),
+        "leftOut": reasons_document(found.left_out),
+    }
+
+
+def _look_document(look: Look) -> dict[str, Any]:
+    return {
+        "queue": look.destination.queue,
+        "exchange": look.destination.exchange,
+        "letters": look.expected.letters,
+        "bytes": look.expected.size,
+        "exists": look.exists,
+        "ready": look.ready,
+        "consumers": look.consumers,
+        "bound": look.bound,
+        "maxLength": look.max_length,
+        "maxLengthBytes": look.max_length_bytes,
+        "overflow": look.overflow,
+        "messageTtl": look.message_ttl,
+        "notTaken": look.not_taken,
+        "obstacles": look.obstacles,
+        "warnings": look.warnings,
+    }

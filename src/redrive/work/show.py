@@ -12,11 +12,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from redrive.amqp.properties import Properties
+from redrive.domain.breaker import Breaker
 from redrive.domain.deaths import Death
 from redrive.domain.editing import as_edited, standing
 from redrive.domain.filters import Audit, Group, Ledger
 from redrive.domain.letter import Attempt, Change, Envelope, Kept, Letter
 from redrive.domain.lifecycle import State
+from redrive.domain.policy import PolicyEntry
 from redrive.errors import MalformedData
 from redrive.work.decode import Decoded, decode_body
 from redrive.work.headers import header_documents, property_documents
@@ -218,6 +220,32 @@ def audit_document(audit: Audit) -> dict[str, Any]:
         "exact": audit.exact,
         "ledger": ledger_document(audit.ledger),
         "rows": _counts(audit.rows),
+    }
+
+
+def policy_document(entry: PolicyEntry) -> dict[str, Any]:
+    """A policy, wherever it stands, and whether it counts."""
+    return {
+        "name": entry.name,
+        "maxRetries": entry.max_retries,
+        "returnTo": entry.return_to,
+        "retryExpired": entry.retry_expired,
+        "source": entry.source,
+        "place": entry.place,
+        "state": entry.state,
+        "reason": entry.reason or None,
+    }
+
+
+def breaker_document(queue: str, breaker: Breaker) -> dict[str, Any]:
+    """The breaker of a destination."""
+    return {
+        "queue": queue,
+        "state": breaker.state.value,
+        "forced": breaker.forced.value if breaker.forced else None,
+        "failures": breaker.failures,
+        "openedAt": rfc3339_or_none(breaker.opened_at),
+        "nextProbeAt": rfc3339_or_none(breaker.next_probe_at()),
     }
 
 

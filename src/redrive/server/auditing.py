@@ -1,0 +1,56 @@
+"""The audit log, written around what a route does.
+
+    async with audited(request, "letters.discard", chosen.told()) as entry:
+        ...
+        entry["discarded"] = 12
+
+Guarantees: the entry is in the store before the change begins, and what became of it after; an
+error is noted with the status that it is answered with. A route that changes things and does not
+use this fails a test.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from fastapi import Request
+
+from redrive.domain.texts import storable
+from redrive.errors import RedriveError
+from redrive.server.callers import caller_of, desk_of
+from redrive.server.problems import Problem, problem_of
+
+_LONGEST: Final = 20_000
+_UNFORESEEN: Final = 500
+
+
+@asynccontextmanager
+async def audited(
+    request: Request, action: str, detail: dict[str, Any]
+) -> AsyncIterator[dict[str, Any]]:
+    """Log an action. What is put into the entry is added to its detail."""
+    caller, log = caller_of(request), desk_of(request).store.audit_log
+    entry = dict(detail)
+    number = await log.begin(caller.actor, caller.role, caller.address, action, _text(entry))
+    outcome = _UNFORESEEN
+    try:
+        yield entry
+        outcome = 200
+    except Problem as problem:
+        outcome = problem.status
+        raise
+    except RedriveError as error:
+        outcome = problem_of(error).status
+        raise
+    finally:
+        await log.end(number, outcome, _text(entry))
+
+
+def _text(detail: dict[str, Any]) -> str:
+    text = json.dumps(detail)
+    if len(text) > _LONGEST:
+        text = json.dumps({"cut": storable(text, _LONGEST // 2)})
+    return text

@@ -1,0 +1,126 @@
+"""Finds out who calls, before anything else is done with a request.
+
+Guarantees:
+- A token counts as long as it is neither revoked nor expired, a session as long as its user is
+  there. Both are looked up in the store with every request, whatever process made them.
+- Without either, a request goes on only if the server listens on loopback and nobody can log in
+  because there is no user and no token. Then the Host must be this machine's own name: a page
+  elsewhere whose name was made to point here is sent away.
+- A change that is sent with a cookie needs the session's `X-CSRF-Token`; one that is sent without
+  anything must not come from a page of another origin. Tokens are not sent by browsers by
+  themselves and need neither.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import urlsplit
+
+from fastapi import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from redrive.domain.access import Role
+from redrive.errors import RedriveError
+from redrive.server.callers import CALLER, DESK, Caller
+from redrive.server.problems import Problem, answer_problem, problem_of
+from redrive.work.desk import Desk
+from redrive.work.passwords import digest
+
+COOKIE: Final = "redrive_session"
+CSRF_HEADER: Final = "X-CSRF-Token"
+API: Final = "/api/v1"
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_OPEN: Final = frozenset({("GET", f"{API}/session"), ("POST", f"{API}/session")})
+"""What can be called without a role: who am I, and the login."""
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class Authentication:
+    """Middleware: sets the caller and the desk of every request of the API."""
+
+    def __init__(self, app: ASGIApp, desk: Callable[[], Desk | None], *, loopback: bool) -> None:
+        self._app = app
+        self._desk = desk
+        self._loopback = loopback
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not scope["path"].startswith(API):
+            await self._app(scope, receive, send)
+            return
+        try:
+            await self._admit(scope)
+        except Problem as problem:
+            await answer_problem(problem)(scope, receive, send)
+            return
+        except RedriveError as error:
+            await answer_problem(problem_of(error))(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    async def _admit(self, scope: Scope) -> None:
+        desk = self._desk()
+        if desk is None:
+            raise Problem(
+                503, "starting", "the store has not been reached yet", remedy="try again later"
+            )
+        request = Request(scope)
+        caller = await self._caller(request, desk)
+        scope[DESK], scope[CALLER] = desk, caller
+        is_open = (request.method, request.url.path) in _OPEN
+        if caller is None and not is_open:
+            problem = Problem(
+                401, "not-logged-in", "nobody is logged in", remedy="log in, or send a token"
+            )
+            problem.headers = {"WWW-Authenticate": "Bearer"}
+            raise problem
+        if request.method not in _SAFE:
+            _require_own_page(request, caller)
+
+    async def _caller(self, request: Request, desk: Desk) -> Caller | None:
+        address = request.client.host if request.client else ""
+        access = desk.store.access
+        kind, _, secret = request.headers.get("Authorization", "").partition(" ")
+        if kind.lower() == "bearer":
+            token = await access.token(digest(secret.strip()))
+            return None if token is None else Caller(token.name, token.role, address, "token")
+        if cookie := request.cookies.get(COOKIE):
+            session = await access.session(digest(cookie))
+            if session is not None:
+                return Caller(session.user, session.role, address, "session", session.csrf)
+        if self._loopback and not await access.anybody():
+            if not _is_own_name(request):
+                raise Problem(
+                    403,
+                    "wrong-host",
+                    "without a login the API answers to this machine's own name only",
+                    remedy="call it as localhost or 127.0.0.1, or set up a user",
+                )
+            return Caller("local", Role.ADMIN, address, "nothing")
+        return None
+
+
+def _is_own_name(request: Request) -> bool:
+    try:
+        return urlsplit(f"//{request.headers.get('Host', '')}").hostname in _LOOPBACK
+    except ValueError:
+        return False
+
+
+def _require_own_page(request: Request, caller: Caller | None) -> None:
+    if caller is not None and caller.by == "token":
+        return
+    origin = request.headers.get("Origin")
+    same = origin is None or urlsplit(origin).netloc == request.headers.get("Host")
+    if not same or request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
+        raise Problem(403, "wrong-origin", "this request comes from another page than the console")
+    if caller is not None and caller.by == "session":
+        sent = request.headers.get(CSRF_HEADER, "")
+        if not hmac.compare_digest(sent.encode(), (caller.csrf or "").encode()):
+            raise Problem(
+                403,
+                "csrf",
+                f"the header {CSRF_HEADER} is missing, or is not this session's",
+                remedy=f"send the csrfToken of GET {API}/session",
+            )

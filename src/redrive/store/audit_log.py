@@ -1,0 +1,112 @@
+"""The audit log: who did what, when, from where, and how it was answered.
+
+Guarantees: an entry is committed before the change that it tells of, and gets its outcome after it:
+no crash leaves a change that is not in the log. Entries are never changed otherwise, nor removed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import func, insert, select, update
+
+from redrive.domain.access import AuditEntry, Role
+from redrive.domain.filters import Page
+from redrive.errors import CursorRefused
+from redrive.store.clock import DatabaseClock
+from redrive.store.engine import Database
+from redrive.store.schema import redrive_audit
+
+_AUDIT: Final = redrive_audit.c
+_MOST: Final = 2**63 - 1
+
+
+class AuditLog:
+    """The audit log of a store."""
+
+    def __init__(self, database: Database, clock: DatabaseClock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def begin(self, actor: str, role: Role, address: str, action: str, detail: str) -> int:
+        """Note what is about to be done; the number of the entry."""
+        async with self._database.writing() as connection:
+            now = await self._clock.now(connection)
+            made = await connection.execute(
+                insert(redrive_audit)
+                .values(
+                    at=now,
+                    actor=actor,
+                    role=role.value,
+                    address=address,
+                    action=action,
+                    detail=detail,
+                )
+                .returning(_AUDIT.id)
+            )
+            return int(made.scalar_one())
+
+    async def end(self, number: int, outcome: int, detail: str) -> None:
+        """Note how it ended."""
+        async with self._database.writing() as connection:
+            await connection.execute(
+                update(redrive_audit)
+                .where(_AUDIT.id == number)
+                .values(outcome=outcome, detail=detail)
+            )
+
+    async def page(
+        self,
+        *,
+        limit: int = 50,
+        after: str | None = None,
+        actor: str | None = None,
+        action: str | None = None,
+    ) -> Page[AuditEntry]:
+        """Entries, newest first."""
+        query = select(redrive_audit).order_by(_AUDIT.id.desc()).limit(limit + 1)
+        if after is not None:
+            query = query.where(_AUDIT.id < _read_number(after))
+        if actor is not None:
+            query = query.where(_AUDIT.actor == actor)
+        if action is not None:
+            query = query.where(_AUDIT.action == action)
+        async with self._database.reading() as connection:
+            found = [_read(row) for row in (await connection.execute(query)).mappings()]
+        return Page(tuple(found[:limit]), str(found[limit - 1].id) if len(found) > limit else None)
+
+    async def since(self, number: int, limit: int) -> list[tuple[int, str]]:
+        """Numbers and actions of later entries, oldest first."""
+        query = (
+            select(_AUDIT.id, _AUDIT.action)
+            .where(_AUDIT.id > number)
+            .order_by(_AUDIT.id)
+            .limit(limit)
+        )
+        async with self._database.reading() as connection:
+            return [(row.id, row.action) for row in await connection.execute(query)]
+
+    async def newest(self) -> int:
+        """The number of the newest entry; 0 if there is none."""
+        async with self._database.reading() as connection:
+            found = await connection.execute(select(func.max(_AUDIT.id)))
+            return int(found.scalar_one() or 0)
+
+
+def _read_number(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text) <= _MOST):
+        raise CursorRefused(f"{text!r} is not where a page ends")
+    return int(text)
+
+
+def _read(row: Any) -> AuditEntry:
+    return AuditEntry(
+        id=row["id"],
+        at=row["at"],
+        actor=row["actor"],
+        role=Role(row["role"]),
+        address=row["address"],
+        action=row["action"],
+        detail=row["detail"],
+        outcome=row["outcome"],
+    )

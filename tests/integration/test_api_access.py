@@ -1,0 +1,278 @@
+"""Who may do what: every route, every role and no login; sessions, passwords, tokens, the log."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from redrive.domain.access import Role
+from redrive.server.authentication import COOKIE
+from redrive.server.login_limits import LoginLimits
+from tests.services.letters import failed
+from tests.services.plugin import Vhost
+from tests.services.serving import V1, Server, serving, settings_for
+
+SOME_ID = "00000000-0000-7000-8000-00000000beef"
+OPEN = {("get", f"{V1}/session"), ("post", f"{V1}/session")}
+
+
+@pytest.fixture
+async def guarded(vhost: Vhost, tmp_path: Path) -> AsyncIterator[Server]:
+    """A server that can be reached from elsewhere, so everybody has to log in."""
+    more = "[server]\naudit_views = true\n"
+    settings = settings_for(tmp_path, vhost.url, f"sqlite:///{tmp_path}/redrive.db", more)
+    async with serving(settings, loopback=False) as up:
+        yield up
+
+
+def operations(server: Server) -> list[tuple[str, str, dict[str, Any]]]:
+    """Every operation of the API: method, path, description."""
+    paths = server.app.api.openapi()["paths"]
+    return [
+        (method, path, operation)
+        for path, methods in paths.items()
+        for method, operation in methods.items()
+        if path.startswith(V1)
+    ]
+
+
+async def status_of(client: httpx.AsyncClient, method: str, path: str) -> int:
+    """What an operation is answered with; the body of what does not end is not waited for."""
+    real = path.replace("{fingerprint}", "beef")
+    for name in ("letter_id", "replay_id", "token_id"):
+        real = real.replace(f"{{{name}}}", SOME_ID)
+    more: dict[str, Any] = {} if method in ("get", "delete") else {"json": {}}
+    async with client.stream(method.upper(), real, **more) as answer:
+        if answer.status_code >= 400:
+            assert answer.headers["content-type"] == "application/problem+json"
+        return answer.status_code
+
+
+async def test_every_operation_names_the_role_it_needs(guarded: Server) -> None:
+    for method, path, operation in operations(guarded):
+        if (method, path) not in OPEN:
+            assert operation["x-role"] in list(Role), path
+            assert operation["security"]
+            if method != "get" and operation["x-role"] == "viewer":
+                assert path in (f"{V1}/session", f"{V1}/replays/preview"), path
+
+
+async def test_every_operation_is_refused_without_a_login_and_to_lower_roles_and_to_no_other(
+    guarded: Server,
+) -> None:
+    async with guarded.client() as nobody:
+        for method, path, _ in operations(guarded):
+            found = await status_of(nobody, method, path)
+            assert (found == 401) is ((method, path) not in OPEN), (method, path)
+    for role in Role:
+        async with await guarded.client_as(role) as client:
+            for method, path, operation in operations(guarded):
+                found = await status_of(client, method, path)
+                needed = Role(operation.get("x-role", "viewer"))
+                assert (found == 403) is not role.covers(needed), (role, method, path, found)
+                assert found < 500
+                assert found != 401
+
+
+async def test_wrong_and_revoked_tokens_are_refused(guarded: Server) -> None:
+    secret = await guarded.token(Role.ADMIN)
+    async with guarded.client() as client:
+        for sent in ("Bearer", "Bearer nonsense", f"Basic {secret}", f"Bearer {secret}x"):
+            answer = await client.get(f"{V1}/letters", headers={"Authorization": sent})
+            assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+        allowed = {"Authorization": f"Bearer {secret}"}
+        (token,) = (await client.get(f"{V1}/tokens", headers=allowed)).json()["items"]
+        assert secret not in json.dumps(token)
+        gone = await client.delete(f"{V1}/tokens/{token['id']}", headers=allowed)
+        assert gone.json()["revokedAt"] is not None
+        assert (await client.get(f"{V1}/tokens", headers=allowed)).status_code == 401
+
+
+async def test_a_token_is_shown_once_and_its_secret_is_nowhere_in_the_store(
+    guarded: Server, tmp_path: Path
+) -> None:
+    async with await guarded.client_as(Role.ADMIN) as client:
+        wanted = {"name": "ci", "role": "viewer", "days": 1}
+        made = (await client.post(f"{V1}/tokens", json=wanted)).json()
+        listed = (await client.get(f"{V1}/tokens")).text
+        assert made["token"] not in listed
+        allowed = {"Authorization": f"Bearer {made['token']}"}
+        assert (await client.get(f"{V1}/session", headers=allowed)).json()["name"] == "ci"
+    for name in ("redrive.db", "redrive.db-wal"):
+        content = await asyncio.to_thread((tmp_path / name).read_bytes)
+        assert made["token"].encode() not in content
+
+
+# Sessions
+
+
+async def log_in(client: httpx.AsyncClient, name: str, password: str) -> httpx.Response:
+    return await client.post(f"{V1}/session", json={"name": name, "password": password})
+
+
+async def test_a_session_changes_things_only_with_its_csrf_token(guarded: Server) -> None:
+    await guarded.user("ann", "correct horse", Role.OPERATOR)
+    (one,) = await guarded.store.letters.add([failed("x")])
+    discard = {"ids": [one.letter.id]}
+    async with guarded.client() as client:
+        answer = await log_in(client, "ann", "correct horse")
+        cookie = answer.headers["set-cookie"].lower()
+        assert "httponly" in cookie
+        assert "samesite=strict" in cookie
+        csrf = answer.json()["csrfToken"]
+        assert (await client.get(f"{V1}/session")).json() == answer.json()
+        path = f"{V1}/letters/discard"
+        for headers in ({}, {"X-CSRF-Token": "wrong"}):
+            refused = await client.post(path, json=discard, headers=headers)
+            assert (refused.status_code, refused.json()["type"][-4:]) == (403, "csrf")
+        elsewhere = {"X-CSRF-Token": csrf, "Origin": "https://evil.example"}
+        assert (await client.post(path, json=discard, headers=elsewhere)).status_code == 403
+        done = await client.post(path, json=discard, headers={"X-CSRF-Token": csrf})
+        assert done.json()["discarded"] == 1
+        assert (await guarded.store.letters.history(one.letter.id))[-1].actor == "user:ann"
+        out = await client.delete(f"{V1}/session", headers={"X-CSRF-Token": csrf})
+        assert out.status_code == 204
+        assert (await client.get(f"{V1}/letters")).status_code == 401
+        # Also for who has kept the cookie.
+        client.cookies.set(COOKIE, answer.cookies[COOKIE])
+        assert (await client.get(f"{V1}/letters")).status_code == 401
+
+
+async def test_who_is_demoted_or_deleted_is_so_at_once(guarded: Server) -> None:
+    await guarded.user("ann", "correct horse", Role.ADMIN)
+    async with guarded.client() as ann, await guarded.client_as(Role.ADMIN) as admin:
+        await log_in(ann, "ann", "correct horse")
+        assert (await ann.get(f"{V1}/users")).status_code == 200
+        changed = await admin.put(f"{V1}/users", json={"name": "ann", "role": "viewer"})
+        assert changed.json()["role"] == "viewer"
+        assert (await ann.get(f"{V1}/users")).status_code == 401
+        await log_in(ann, "ann", "correct horse")
+        assert (await ann.get(f"{V1}/users")).status_code == 403
+        assert (await admin.delete(f"{V1}/users", params={"name": "ann"})).status_code == 204
+        assert (await ann.get(f"{V1}/letters")).status_code == 401
+
+
+async def test_wrong_passwords_are_slowed_down_and_tell_nothing(guarded: Server) -> None:
+    await guarded.user("ann", "correct horse", Role.ADMIN)
+    async with guarded.client() as client:
+        wrong = await log_in(client, "ann", "battery staple")
+        unknown = await log_in(client, "bob", "battery staple")
+        assert (wrong.status_code, wrong.json()) == (401, unknown.json())
+        for _ in range(3):
+            assert (await log_in(client, "ann", "battery staple")).status_code == 401
+        limited = await log_in(client, "ann", "correct horse")
+        assert limited.status_code == 429
+        assert int(limited.headers["retry-after"]) >= 1
+
+
+def test_each_wrong_password_beyond_the_fifth_costs_twice_the_wait() -> None:
+    now = 0.0
+    limits = LoginLimits(lambda: now)
+    waits = []
+    for _ in range(20):
+        limits.failed("ann", "1.2.3.4")
+        waits.append(limits.wait("ann", "1.2.3.4"))
+    assert waits[:8] == [0, 0, 0, 0, 1, 2, 4, 8]
+    assert waits[-1] == 900
+    assert limits.wait("ann", "5.6.7.8") == limits.wait("bob", "1.2.3.4") == 900
+    assert limits.wait("bob", "5.6.7.8") == 0
+    limits.succeeded("ann", "1.2.3.4")
+    assert limits.wait("ann", "1.2.3.4") == 0
+
+
+async def test_hashing_does_not_stop_other_requests(guarded: Server) -> None:
+    await guarded.user("ann", "correct horse", Role.ADMIN)
+    async with guarded.client() as client, await guarded.client_as(Role.VIEWER) as viewer:
+        logins = [asyncio.create_task(log_in(client, f"u{n}", "wrong pass")) for n in range(4)]
+        assert (await viewer.get(f"{V1}/letters")).status_code == 200
+        assert {one.status_code for one in await asyncio.gather(*logins)} <= {401, 429}
+
+
+# Without a login
+
+
+async def test_on_loopback_nobody_has_to_log_in_until_somebody_can(server: Server) -> None:
+    async with server.client() as client:
+        assert (await client.get(f"{V1}/session")).json() == {
+            "name": "local",
+            "role": "admin",
+            "login": "none",
+            "csrfToken": None,
+        }
+        await server.token(Role.VIEWER)
+        assert (await client.get(f"{V1}/letters")).status_code == 401
+        assert (await client.get(f"{V1}/session")).json()["login"] == "needed"
+
+
+async def test_without_a_login_other_names_and_other_pages_are_sent_away(server: Server) -> None:
+    async with server.client() as client:
+        rebound = await client.get(f"{V1}/letters", headers={"Host": "evil.example"})
+        assert (rebound.status_code, rebound.json()["type"][-10:]) == (403, "wrong-host")
+        for headers in (
+            {"Origin": "https://evil.example"},
+            {"Sec-Fetch-Site": "cross-site"},
+            {"Origin": "null"},
+        ):
+            answer = await client.put(
+                f"{V1}/policies", json={"name": "a", "maxRetries": 1}, headers=headers
+            )
+            assert (answer.status_code, answer.json()["type"][-12:]) == (403, "wrong-origin")
+
+
+# The log
+
+
+async def test_views_of_messages_are_in_the_log_when_that_is_set(guarded: Server) -> None:
+    (one,) = await guarded.store.letters.add([failed("x")])
+    async with (
+        await guarded.client_as(Role.VIEWER) as viewer,
+        await guarded.client_as(Role.OPERATOR) as operator,
+    ):
+        await viewer.get(f"{V1}/letters/{one.letter.id}")
+        await viewer.get(f"{V1}/letters/{one.letter.id}/body")
+        page = (await operator.get(f"{V1}/audit", params={"action": "letters.view"})).json()
+    assert [(entry["actor"], entry["detail"]) for entry in page["items"]] == [
+        ("token:viewer", {"id": one.letter.id})
+    ] * 2
+
+
+async def test_logins_are_in_the_log_wrong_ones_too(guarded: Server) -> None:
+    await guarded.user("ann", "correct horse", Role.OPERATOR)
+    async with guarded.client() as client:
+        await log_in(client, "ann", "battery staple")
+        await log_in(client, "ann", "correct horse")
+        page = (await client.get(f"{V1}/audit", params={"actor": "user:ann"})).json()
+    assert [(entry["action"], entry["outcome"]) for entry in page["items"]] == [
+        ("session.begin", 200),
+        ("session.begin", 401),
+    ]
+    assert page["items"][0]["address"] == "127.0.0.1"
+
+
+async def test_changes_of_users_and_tokens_are_in_the_log_without_their_secrets(
+    guarded: Server,
+) -> None:
+    async with await guarded.client_as(Role.ADMIN) as admin:
+        made = (await admin.post(f"{V1}/tokens", json={"name": "ci", "role": "viewer"})).json()
+        await admin.delete(f"{V1}/tokens/{made['id']}")
+        bob = {"name": "bob", "role": "viewer", "password": "correct horse"}
+        assert (await admin.put(f"{V1}/users", json=bob)).status_code == 200
+        assert (await admin.delete(f"{V1}/users", params={"name": "bob"})).status_code == 204
+        gone = await admin.delete(f"{V1}/users", params={"name": "bob"})
+        assert gone.status_code == 404
+        answer = await admin.get(f"{V1}/audit")
+    assert [(entry["action"], entry["outcome"]) for entry in answer.json()["items"]] == [
+        ("users.delete", 404),
+        ("users.delete", 200),
+        ("users.set", 200),
+        ("tokens.revoke", 200),
+        ("tokens.create", 200),
+    ]
+    assert made["token"] not in answer.text
+    assert "correct horse" not in answer.text
