@@ -32,9 +32,28 @@ from redrive.work.replay_report import Report, report_document
 
 if TYPE_CHECKING:
     from redrive.settings import Settings
-    from redrive.store.breakers import Breakers
     from redrive.work.replay import Progress
     from redrive.work.replay_session import ReplaySession
+
+
+class BreakerOf(Protocol):
+    """A breaker and the queue it is of."""
+
+    @property
+    def vhost(self) -> str: ...
+
+    @property
+    def queue(self) -> str: ...
+
+    @property
+    def breaker(self) -> Breaker: ...
+
+
+class Breakers(Protocol):
+    """All breakers that have something to tell."""
+
+    async def all(self) -> Sequence[BreakerOf]: ...
+
 
 FAILED: Final = 1
 INTERRUPTED: Final = 130
