@@ -66,6 +66,8 @@ _TYPES: Final = {
 }
 """The letters of the wire that each header may have. What is set aside keeps the original's."""
 _ANY: Final = bytes(range(256))
+_MOST: Final = 2**31 - 2
+"""A count is written as an int32, one more than it was read. Who forges more gets this."""
 _HASH: Final = blake2b(digest_size=16)
 _VARIANT: Final = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
@@ -95,7 +97,7 @@ def drop_wrong_types(ours: dict[bytes, bytes]) -> None:
 def count_of(field: bytes | None) -> int:
     """How many a raw header tells, such as `redrive-attempt`; 0 where it tells none."""
     count = None if field is None else fields.decode(field)
-    return count if type(count) is int and count > 0 else 0
+    return min(count, _MOST) if type(count) is int and count > 0 else 0
 
 
 def identity(delivery: Delivery, draft: Draft, death_in_words: bytes) -> bytes:

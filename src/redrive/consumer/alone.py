@@ -22,7 +22,7 @@ from redrive.consumer.message import Message
 from redrive.consumer.running import Runner
 from redrive.consumer.settling import Settling, Taken
 from redrive.domain.failure import Failure
-from redrive.domain.handling import CRASH, Outcome, after_failure
+from redrive.domain.handling import CRASH, Outcome
 
 _LOOK_EVERY: Final = 5.0
 """Seconds between two looks, for what another process has left; what this one sets aside is looked
@@ -92,7 +92,7 @@ class Alone:
             return None
         message = Message(delivery, *self._place)
         if delivery.redelivered:
-            return delivery, after_failure(self._runner.tried(message), CRASHED)
+            return delivery, self._runner.judge(message, CRASHED)
         return delivery, await self._runner.run(message)
 
     async def _settle(self, delivery: Delivery, outcome: Outcome) -> None:

@@ -177,6 +177,6 @@ def has_crashed(delivery: Delivery) -> bool:
     """Whether a process ended while it handled this message alone."""
     try:
         field = Properties.read(delivery.properties).header_field(headers.CRASHES)
+        return count_of(field) > 0
     except MalformedData:
         return False
-    return count_of(field) > 0

@@ -29,10 +29,12 @@ class Receipts:
         except MalformedData:
             return None
         letter = properties.header(headers.LETTER)
-        noted = text_of(properties.header_field(headers.QUEUE))
-        if not isinstance(letter, str) or noted not in (None, self._queue):
-            return None
         generation = properties.header(headers.GENERATION)
+        noted = text_of(properties.header_field(headers.QUEUE))
+        if not isinstance(letter, str) or type(generation) is not int:
+            return None  # headers of our names can be anybody's
+        if noted not in (None, self._queue):
+            return None
         receipt = {"letter": letter, "generation": generation, "queue": self._queue}
         plain = Properties.empty().with_text("content_type", "application/json").persistent()
         return Publish("", self.to, plain.raw, json.dumps(receipt).encode())

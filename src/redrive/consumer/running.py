@@ -23,6 +23,8 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final
 
+import structlog
+
 from redrive.consumer.arguments import arguments_of
 from redrive.consumer.message import Message
 from redrive.consumer.signals import DeadLetter, RetryAfter
@@ -31,6 +33,8 @@ from redrive.domain import handling
 from redrive.domain.durations import format_duration
 from redrive.domain.failure import Failure
 from redrive.domain.handling import Outcome, Tried, after_failure, after_request
+
+log = structlog.get_logger()
 
 Handler = Callable[..., Any]
 
@@ -85,7 +89,16 @@ class Runner:
             problem: BaseException = error  # something that the handler awaited was cancelled
         except Exception as error:  # whatever a handler raises is its message's  # noqa: BLE001
             problem = error
-        return self._judge(message, problem)
+        return self.judge(message, problem)
+
+    def judge(self, message: Message, problem: BaseException | Failure) -> Outcome:
+        """What should become of a message that failed."""
+        try:
+            return self._judge(message, problem)
+        except Exception as error:
+            # A defect of ours, met in one message: that one is dead, the others go on.
+            log.exception("consumer.defect", queue=message.queue)
+            return handling.DeadLettered(failure_of(error))
 
     async def _try(self, arguments: tuple[Any, ...]) -> None:
         left = self._limits.immediate
@@ -126,8 +139,10 @@ class Runner:
         if inspect.isawaitable(answer):
             await answer
 
-    def _judge(self, message: Message, problem: BaseException) -> Outcome:
-        tried = self.tried(message)
+    def _judge(self, message: Message, problem: BaseException | Failure) -> Outcome:
+        tried = self._tried(message)
+        if isinstance(problem, Failure):
+            return after_failure(tried, problem)
         if isinstance(problem, DeadLetter):
             cause = problem.__cause__
             stack = None if cause is None else stack_of(cause)
@@ -139,8 +154,7 @@ class Runner:
             return after_request(tried, failure, problem.delay, counts=problem.counts)
         return after_failure(tried, failure_of(problem))
 
-    def tried(self, message: Message) -> Tried:
-        """What is known of a message that failed."""
+    def _tried(self, message: Message) -> Tried:
         return Tried(
             attempt=message.retry_count,
             replayed=message.letter is not None,

@@ -76,6 +76,14 @@ class Settling:
 
     async def settle(self, delivery: Delivery, outcome: Outcome, source: Deliveries) -> None:
         """Do with a delivery what should become of its message."""
+        try:
+            await self._settle(delivery, outcome, source)
+        except BrokerError:
+            raise
+        except Exception as error:  # noqa: BLE001
+            await self._spoilt(delivery, error, source)
+
+    async def _settle(self, delivery: Delivery, outcome: Outcome, source: Deliveries) -> None:
         if isinstance(outcome, Acked):
             await self._send_receipt(delivery)
             source.ack(delivery)
@@ -108,6 +116,11 @@ class Settling:
             answer = await self._sending.send(copy)
         except Unpublishable as error:
             answer = Poison(BrokerError(str(error)))
+        except BrokerError:
+            raise
+        except Exception as error:  # noqa: BLE001
+            await self._spoilt(delivery, error, source)
+            return True
         if answer is CONFIRMED:
             source.ack(delivery)
             source.flush()
@@ -152,8 +165,17 @@ class Settling:
         if not await self._stops_within(_WAIT_FOR_A_PERSON):
             source.requeue(delivery)
 
+    async def _spoilt(self, delivery: Delivery, error: Exception, source: Deliveries) -> None:
+        """A defect of ours, met in one message: that one is parked or stays, the others go on."""
+        log.exception("consumer.defect", routing_key=delivery.routing_key)
+        await self._poisoned(delivery, f"a defect: {error!r}", source)
+
     async def _send_receipt(self, delivery: Delivery) -> None:
-        receipt = self._receipts.of(delivery)
+        try:
+            receipt = self._receipts.of(delivery)
+        except Exception:  # a defect of ours: the message was handled all the same
+            log.exception("consumer.defect", routing_key=delivery.routing_key)
+            return
         if receipt is None:
             return
         answer = await self._sending.send(receipt)

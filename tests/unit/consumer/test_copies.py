@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +29,8 @@ COPIES = Copies("q", "redrive-alone-q", TopologySettings(), user="guest")
 values = st.one_of(
     st.binary(max_size=40).map(fields.longstr),
     st.integers(-(2**31), 2**31 - 1).map(fields.int32),
+    st.integers(-(2**63), 2**63 - 1).map(fields.int64),
+    st.just(fields.timestamp(datetime.now(UTC))),
     st.booleans().map(fields.boolean),
     st.just(b"V"),
     st.lists(st.binary(max_size=5).map(fields.longstr), max_size=3).map(fields.array),
@@ -107,3 +109,16 @@ def test_a_routing_key_that_nobody_can_have_published_with_is_not_used() -> None
     own = Copies("q", "a", TopologySettings(), user="guest", dead_letter_exchange="dlx")
     copy = own.of(delivery(forged), DeadLettered(FAILURE))
     assert (copy.exchange, copy.routing_key) == ("dlx", "order.created")
+
+
+def test_counts_that_nobody_can_have_reached_are_cut_to_what_can_be_written() -> None:
+    forged = {
+        headers.QUEUE: fields.longstr("q"),
+        headers.ATTEMPT: fields.int64(2**40),
+        headers.CRASHES: fields.int64(2**62),
+    }
+    attempt = Message(delivery(forged), "q", "/").retry_count
+    crashed = Failure(error_type=CRASH, reason="ended")
+    _, properties = sent_for(Retried(crashed, 1, attempt + 1), forged)
+    most = 2**31 - 1
+    assert (properties.header(headers.ATTEMPT), properties.header(headers.CRASHES)) == (most, most)

@@ -1,0 +1,61 @@
+"""The consumer SDK against messages and handlers that mean it no good."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+from redrive import Consumer, Message, RetryAfter
+from redrive.amqp import Properties, Publish, fields
+from redrive.domain import headers
+from redrive.settings import Settings
+from tests.services.consuming import (
+    QUEUE,
+    consumed,
+    eventually,
+    send,
+    serving,
+    settings_for,
+)
+from tests.services.moving import publish
+from tests.services.plugin import Vhost
+
+HERE = {headers.QUEUE: fields.longstr(QUEUE)}
+
+
+@pytest.fixture
+def settings(vhost: Vhost) -> Settings:
+    return settings_for(vhost.url, "classic")
+
+
+def message(put: dict[str, bytes], body: bytes = b"m", queue: str = QUEUE) -> Publish:
+    return Publish("", queue, Properties.empty().with_headers(put).persistent().raw, body)
+
+
+async def test_no_header_of_a_message_ends_the_consumer(vhost: Vhost, settings: Settings) -> None:
+    consumer, seen = Consumer(settings=settings), []
+
+    @consumer.handler(QUEUE)
+    async def settle(message: Message) -> None:
+        seen.append(message.body)
+        if message.body == b"later":
+            raise RetryAfter("1h", counts=False)
+        if message.body == b"fails":
+            raise ValueError
+
+    a_time, too_many = fields.timestamp(datetime.now(UTC)), fields.int64(2**40)
+    forged = [
+        message({headers.LETTER: fields.longstr("l"), headers.GENERATION: a_time}, b"handled"),
+        message({**HERE, headers.ATTEMPT: too_many}, b"later"),
+        message({**HERE, headers.ATTEMPT: too_many, headers.CRASHES: too_many}, b"fails"),
+    ]
+    async with serving(consumer):
+        await consumed(vhost.url)
+        await publish(vhost.url, forged)
+        await eventually(lambda: len(seen) == len(forged), "the forged ones")
+        await asyncio.sleep(0.5)
+        await send(vhost.url, "after")
+        await eventually(lambda: seen[-1] == b"after", "one after them")
+    assert len(seen) == len(forged) + 1

@@ -1,0 +1,139 @@
+"""What a delivery is answered with, and when: after the broker has what had to be published."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from redrive.amqp import Delivery, Properties, Publish, fields
+from redrive.amqp.confirms import CONFIRMED
+from redrive.amqp.lane import LaneOutcome, Poison
+from redrive.consumer.copies import Copies
+from redrive.consumer.receipts import Receipts
+from redrive.consumer.settling import Settling
+from redrive.domain import headers
+from redrive.domain.failure import Failure
+from redrive.domain.handling import Acked, DeadLettered
+from redrive.errors import BrokerError, ConnectionLost
+from redrive.settings.sections import TopologySettings
+
+DEAD = DeadLettered(Failure(error_type="ValueError", reason="no"))
+
+
+class Told:
+    """A source of deliveries and a way to publish, in one order of events."""
+
+    user = "guest"
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.answer: LaneOutcome | BrokerError = CONFIRMED
+        self.confirmed = asyncio.Event()
+        self.confirmed.set()
+
+    async def send(self, publish: Publish) -> LaneOutcome:
+        self.events.append(f"sent to {publish.exchange or publish.routing_key}")
+        await self.confirmed.wait()
+        if isinstance(self.answer, BrokerError):
+            raise self.answer
+        self.events.append("confirmed")
+        return self.answer
+
+    def ack(self, *deliveries: Delivery) -> None:
+        self.events += ["acked"] * len(deliveries)
+
+    def reject(self, delivery: Delivery) -> None:
+        self.events.append("rejected")
+
+    def requeue(self, delivery: Delivery) -> None:
+        self.events.append("requeued")
+
+    def flush(self) -> None:
+        pass
+
+
+def settling(told: Told, *, parks: bool = True, copies: Any = None) -> Settling:
+    async def no_ladder() -> None:
+        raise AssertionError("no ladder is needed")
+
+    return Settling(
+        copies or Copies("q", "alone", TopologySettings(), user="guest"),
+        told,  # type: ignore[arg-type]
+        receipts=Receipts("receipts", "q"),
+        parks=parks,
+        make_ladder=no_ladder,
+        stopping=asyncio.Event(),
+    )
+
+
+def delivered(put: dict[str, bytes] | None = None) -> Delivery:
+    return Delivery(1, False, "", "q", Properties.empty().with_headers(put or {}).raw, b"")
+
+
+REPLAY = {headers.LETTER: fields.longstr("a"), headers.GENERATION: fields.int32(1)}
+
+
+async def test_a_replay_is_acked_only_after_its_receipt_is_confirmed() -> None:
+    told = Told()
+    told.confirmed.clear()
+    settled = asyncio.create_task(settling(told).settle(delivered(REPLAY), Acked(), told))
+    await asyncio.sleep(0.01)
+    assert told.events == ["sent to receipts"]
+    told.confirmed.set()
+    await settled
+    assert told.events == ["sent to receipts", "confirmed", "acked"]
+
+
+async def test_a_copy_is_confirmed_before_the_delivery_is_acked() -> None:
+    told = Told()
+    told.confirmed.clear()
+    settled = asyncio.create_task(settling(told).settle(delivered(), DEAD, told))
+    await asyncio.sleep(0.01)
+    assert told.events == ["sent to dlq-exchange"]
+    told.confirmed.set()
+    await settled
+    assert told.events == ["sent to dlq-exchange", "confirmed", "acked"]
+
+
+class Broken:
+    """Copies of somebody who made a mistake."""
+
+    def of(self, *_: object) -> Publish:
+        raise RuntimeError("our mistake")
+
+    alone = of
+
+
+async def test_a_defect_of_ours_parks_the_one_message_that_met_it() -> None:
+    told = Told()
+    await settling(told, copies=Broken()).settle(delivered(), DEAD, told)
+    assert await settling(told, copies=Broken()).set_alone(delivered(), told)
+    assert told.events == ["rejected", "rejected"]
+
+
+async def test_a_defect_in_a_receipt_does_not_keep_what_was_handled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Receipts, "of", Broken.of)
+    told = Told()
+    await settling(told).settle(delivered(REPLAY), Acked(), told)
+    assert told.events == ["acked"]
+
+
+async def test_a_lost_connection_is_no_defect() -> None:
+    told = Told()
+    told.answer = ConnectionLost("gone")
+    with pytest.raises(ConnectionLost):
+        await settling(told).settle(delivered(), DEAD, told)
+    with pytest.raises(ConnectionLost):
+        await settling(told).set_alone(delivered(), told)
+    assert "acked" not in told.events
+
+
+async def test_what_no_broker_takes_is_parked() -> None:
+    told = Told()
+    told.answer = Poison(BrokerError("it closes the channel"))
+    await settling(told).settle(delivered(), DEAD, told)
+    assert told.events[-1] == "rejected"
