@@ -10,6 +10,7 @@ Types are whatever pydantic understands: dataclasses, models, TypedDicts, `list[
 
 from __future__ import annotations
 
+import functools
 import inspect
 import typing
 from collections.abc import Callable
@@ -28,6 +29,7 @@ _MOST_PROBLEMS = 5
 
 def arguments_of(handler: Callable[..., Any]) -> Arguments | None:
     """What makes a handler's arguments of a message; None if it takes the `Message` alone."""
+    _refuse_generator(handler)
     parameters = _parameters(handler)
     hints = _hints(handler)
     readers = [_reader(handler, name, hints.get(name, Message)) for name in parameters]
@@ -36,6 +38,18 @@ def arguments_of(handler: Callable[..., Any]) -> Arguments | None:
     if sum(reader is not _whole for reader in readers) > 1:
         raise _refused(handler, "takes more than one body")
     return lambda message: tuple([reader(message) for reader in readers])
+
+
+def _refuse_generator(handler: Callable[..., Any]) -> None:
+    """Calling one runs nothing of it: every message would be acked unhandled."""
+    function = handler
+    while isinstance(function, functools.partial):
+        function = function.func
+    for each in (function, getattr(function, "__call__", None)):  # noqa: B004
+        if inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each):
+            raise _refused(
+                handler, "is a generator, which runs nothing when it is called: it has a 'yield'"
+            )
 
 
 def _parameters(handler: Callable[..., Any]) -> list[str]:

@@ -138,6 +138,8 @@ class Runner:
         answer = await in_thread(self._handler, *arguments)
         if inspect.isawaitable(answer):
             await answer
+        elif inspect.isgenerator(answer) or inspect.isasyncgen(answer):
+            raise TypeError("the handler gave back a generator, of which nothing has run")
 
     def _judge(self, message: Message, problem: BaseException | Failure) -> Outcome:
         tried = self._tried(message)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 import pydantic
 import pytest
@@ -322,3 +324,35 @@ def test_the_plugin_tells_what_became_of_a_message(handled: Handling) -> None:
 
 async def test_the_plugin_works_beside_a_running_loop(handled: Handling) -> None:
     handled(fails).is_retried(reason="no")
+
+
+def _generates(message: Message) -> Iterator[None]:
+    yield
+
+
+async def _generates_async(message: Message) -> AsyncIterator[None]:
+    yield
+
+
+class _Generates:
+    def __call__(self, message: Message) -> Iterator[None]:
+        yield
+
+    def method(self, message: Message) -> Iterator[None]:
+        yield
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [_generates, _generates_async, _Generates(), _Generates().method, partial(_generates)],
+    ids=["sync", "async", "object", "method", "partial"],
+)
+def test_a_generator_is_no_handler(handler: Callable[[Message], object]) -> None:
+    with pytest.raises(SettingsError, match="is a generator"):
+        Consumer("amqp://nowhere/").handler("q")(handler)
+
+
+async def test_a_handler_that_gives_back_a_generator_has_failed() -> None:
+    outcome = await runner(lambda message: iter(_generates(message)), retries=0).run(a_message())
+    assert isinstance(outcome, DeadLettered)
+    assert "nothing has run" in outcome.failure.reason
