@@ -9,6 +9,7 @@ import pytest
 
 from redrive import Consumer, Message, RetryAfter
 from redrive.amqp import Properties, Publish, fields
+from redrive.consumer import alone
 from redrive.domain import headers
 from redrive.settings import Settings
 from tests.services.consuming import (
@@ -59,3 +60,29 @@ async def test_no_header_of_a_message_ends_the_consumer(vhost: Vhost, settings: 
         await send(vhost.url, "after")
         await eventually(lambda: seen[-1] == b"after", "one after them")
     assert len(seen) == len(forged) + 1
+
+
+async def test_a_consumer_holds_no_more_than_its_budget_however_long_it_waits(
+    vhost: Vhost, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alone, "_LOOK_EVERY", 0.05)
+    budget, size = 2_000_000, 100_000
+    held = settings.broker.model_copy(update={"in_flight": budget})
+    consumer = Consumer(settings=settings.model_copy(update={"broker": held}))
+    release, seen = asyncio.Event(), []
+
+    @consumer.handler(QUEUE, concurrency=1)
+    async def settle(message: Message) -> None:
+        await release.wait()
+        seen.append(len(message.body))
+
+    async with serving(consumer):
+        await consumed(vhost.url)
+        await publish(vhost.url, [message({}, bytes(size))] * 150)
+        await asyncio.sleep(3)  # sixty looks at the queue beside
+        session = consumer._session
+        assert session is not None
+        # What one read of the socket brought is beyond the budget, and no more.
+        assert session._intakes[0]._consumer.unsettled_bytes < 2 * budget
+        release.set()
+        await eventually(lambda: len(seen) == 150, "all of them")

@@ -1,7 +1,8 @@
 """One life of a consumer between connecting and losing the broker, or stopping.
 
 It consumes and publishes on two connections: with one, a socket that is not read, because memory is
-full, would hide the confirms that let messages go.
+full, would hide the confirms that let messages go. A third asks the questions, and takes what is
+handled alone: each answer read on the first would let more messages in, whatever the budget.
 
 When it should stop, nothing more is taken; what has arrived is handled for some seconds, what has
 begun gets some more, and what is left goes back to its queue.
@@ -55,7 +56,7 @@ class Registered:
 
 
 class Session:
-    """Serves handlers on one pair of connections."""
+    """Serves handlers on connections of its own."""
 
     def __init__(
         self,
@@ -79,16 +80,21 @@ class Session:
         """Serve until the event is set, then drain. Raises the `BrokerError` that ended it."""
         source = await self._connect(f"{self._name} consume")
         lane = Lane(self._connect, f"{self._name} publish")
+        aside: Connection | None = None
         try:
             await lane.open()
             self.sending = Sending(lane)
-            await self._assure_topology(source)
-            await self._serve(source, self.sending, until, on_ready)
+            aside = await self._connect(f"{self._name} aside")
+            await self._assure_topology(aside)
+            await self._serve(source, aside, self.sending, until, on_ready)
             await lane.close()
+            await aside.close()
             await source.close()
         finally:
             self.sending = None
             lane.abort()
+            if aside is not None:
+                aside.abort()
             source.abort()
 
     async def _assure_topology(self, connection: Connection) -> None:
@@ -106,6 +112,7 @@ class Session:
     async def _serve(
         self,
         source: Connection,
+        aside: Connection,
         sending: Sending,
         until: asyncio.Event,
         on_ready: Callable[[], None],
@@ -114,7 +121,7 @@ class Session:
             async with asyncio.TaskGroup() as tasks:
                 running = [tasks.create_task(sending.run())]
                 for registered in self._registered:
-                    workers = await self._open(registered, source, sending)
+                    workers = await self._open(registered, source, aside, sending)
                     running += [tasks.create_task(worker) for worker in workers]
                 on_ready()
                 await until.wait()
@@ -125,16 +132,16 @@ class Session:
             raise the_reason(group) from group
 
     async def _open(
-        self, registered: Registered, source: Connection, sending: Sending
+        self, registered: Registered, source: Connection, aside: Connection, sending: Sending
     ) -> Sequence[Coroutine[Any, Any, None]]:
         """Declare and consume a handler's queue; what has to run for it."""
         topology = self._settings.topology
-        declaring = Declaring(source, topology)
+        declaring = Declaring(aside, topology)
         declared = await declaring.queue(registered.queue, registered.name)
         settling = self._settling(registered, declared, declaring, sending)
         place = (declared.name, source.address.vhost)
         runner = Runner(registered.handler, registered.limits, tiers=len(topology.tiers))
-        channel = await source.channel()
+        channel = await aside.channel()
         alone = Alone(channel, declared.alone, runner, settling, self._gate, place=place)
         consumer = await (await source.channel()).consume(
             declared.name,
