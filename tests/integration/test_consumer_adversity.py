@@ -9,10 +9,11 @@ import pytest
 
 from redrive import Consumer, Message, RetryAfter
 from redrive.amqp import Properties, Publish, fields
-from redrive.consumer import alone
+from redrive.consumer import alone, session
 from redrive.domain import headers
 from redrive.settings import Settings
 from tests.services.consuming import (
+    DEAD,
     QUEUE,
     consumed,
     eventually,
@@ -20,7 +21,7 @@ from tests.services.consuming import (
     serving,
     settings_for,
 )
-from tests.services.moving import publish
+from tests.services.moving import publish, ready
 from tests.services.plugin import Vhost
 
 HERE = {headers.QUEUE: fields.longstr(QUEUE)}
@@ -80,9 +81,36 @@ async def test_a_consumer_holds_no_more_than_its_budget_however_long_it_waits(
         await consumed(vhost.url)
         await publish(vhost.url, [message({}, bytes(size))] * 150)
         await asyncio.sleep(3)  # sixty looks at the queue beside
-        session = consumer._session
-        assert session is not None
+        serves = consumer._session
+        assert serves is not None
         # What one read of the socket brought is beyond the budget, and no more.
-        assert session._intakes[0]._consumer.unsettled_bytes < 2 * budget
+        assert serves._intakes[0]._consumer.unsettled_bytes < 2 * budget
         release.set()
         await eventually(lambda: len(seen) == 150, "all of them")
+
+
+async def test_a_stop_is_no_crash_of_what_is_handled_alone(
+    vhost: Vhost, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "_BEGIN_WITHIN", 0.2)
+    monkeypatch.setattr(session, "_END_WITHIN", 0.4)
+    beside = f"redrive-alone-{QUEUE}"
+    seen: list[bytes] = []
+
+    async def settle(message: Message) -> None:
+        seen.append(message.body)
+        if len(seen) < 3:
+            await asyncio.sleep(60)
+
+    async def starts(begun: int) -> None:
+        consumer = Consumer(settings=settings)
+        consumer.handler(QUEUE, retries=0)(settle)
+        async with serving(consumer):
+            await consumed(vhost.url)
+            await eventually(lambda: len(seen) == begun, f"start {begun}")
+
+    await starts(0)
+    await publish(vhost.url, [message({}, b"long", beside)])
+    for begun in (1, 2, 3):
+        await starts(begun)
+    assert await ready(vhost.url, beside) == await ready(vhost.url, DEAD) == 0

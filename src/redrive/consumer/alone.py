@@ -6,7 +6,7 @@ process ended: that is a failure like any other, and counts. On classic queues, 
 count, as on quorum queues, where they count the neighbours too.
 
 A connection that is lost while such a message is handled counts as well: from outside the two look
-the same.
+the same. A process that is told to stop puts it back unmarked before it goes, so that does not.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ _LOOK_EVERY: Final = 5.0
 """Seconds between two looks, for what another process has left; what this one sets aside is looked
 for at once."""
 _LONGEST_PAUSE: Final = 1.0
+_LETS_GO_WITHIN: Final = 0.5
+"""Seconds that a handler has to end once it is cancelled."""
 CRASHED: Final = Failure(
     error_type=CRASH,
     reason="the process that handled it ended, or lost the broker, before it was done",
@@ -57,6 +59,8 @@ class Alone:
         self._source = Taken(channel)
         self._nudged = asyncio.Event()
         self._stopping = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._in_hand: Delivery | None = None
         self.idle = True
         """Whether nothing is left to settle."""
 
@@ -71,6 +75,7 @@ class Alone:
 
     async def run(self) -> None:
         """Until stopped; raises what ended it otherwise."""
+        self._task = asyncio.current_task()
         while not self._stopping.is_set():
             self._nudged.clear()
             ready, _ = await self._channel.inspect_queue(self._queue)
@@ -93,7 +98,25 @@ class Alone:
         message = Message(delivery, *self._place)
         if delivery.redelivered:
             return delivery, self._runner.judge(message, CRASHED)
-        return delivery, await self._runner.run(message)
+        self._in_hand = delivery
+        outcome = await self._runner.run(message)
+        if self._let_go() is None:  # the handler did not end in time, and it was given back
+            return None
+        return delivery, outcome
+
+    def _let_go(self) -> Delivery | None:
+        delivery, self._in_hand = self._in_hand, None
+        return delivery
+
+    async def give_back(self) -> None:
+        """End what is handled and put it back as it was: that we stop is nothing it did."""
+        if self._in_hand is None or self._task is None:
+            return
+        self._task.cancel()
+        await asyncio.wait((self._task,), timeout=_LETS_GO_WITHIN)
+        delivery = self._let_go()
+        if delivery is not None:
+            await self._settling.put_back(delivery, self._source)
 
     async def _settle(self, delivery: Delivery, outcome: Outcome) -> None:
         """With the gate open: a copy may have to wait for its queue."""

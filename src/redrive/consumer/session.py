@@ -187,7 +187,10 @@ class Session:
             for intake in self._intakes:
                 intake.begin_no_more()
             if not await self._idle_by(began + _END_WITHIN):
-                log.warning("consumer.ends_while_handling", messages=self._gate.running)
+                handled = self._gate.running + self._gate.alone
+                log.warning("consumer.ends_while_handling", messages=handled)
+                for alone in self._alone:
+                    await alone.give_back()
         for intake in self._intakes:
             await intake.give_back()
 

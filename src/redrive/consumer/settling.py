@@ -132,6 +132,17 @@ class Settling:
         self._say("consumer.not_alone", f"the queue {copy.routing_key!r} {_trouble(answer)}")
         return False
 
+    async def put_back(self, delivery: Delivery, source: Deliveries) -> None:
+        """Have a delivery that was handled alone, and not to its end, handled alone anew. If that
+        cannot be, it stays unsettled, and counts."""
+        try:
+            answer = await self._sending.send(self._copies.alone(delivery))
+        except Unpublishable:
+            return
+        if answer is CONFIRMED:
+            source.ack(delivery)
+            source.flush()
+
     async def _send_up(self, copy: Publish) -> LaneOutcome:
         """Send a copy; one for the ladder may be the first, and have to make it."""
         answer = await self._sending.send(copy)
