@@ -21,7 +21,7 @@ from tests.services.consuming import (
     serving,
     settings_for,
 )
-from tests.services.moving import publish, ready
+from tests.services.moving import publish, ready, take_all
 from tests.services.plugin import Vhost
 
 HERE = {headers.QUEUE: fields.longstr(QUEUE)}
@@ -114,3 +114,50 @@ async def test_a_stop_is_no_crash_of_what_is_handled_alone(
     for begun in (1, 2, 3):
         await starts(begun)
     assert await ready(vhost.url, beside) == await ready(vhost.url, DEAD) == 0
+
+
+async def test_a_handler_that_cancels_its_own_task_has_failed_and_its_worker_goes_on(
+    vhost: Vhost, settings: Settings
+) -> None:
+    consumer, seen = Consumer(settings=settings), []
+
+    @consumer.handler(QUEUE, retries=0, concurrency=1)
+    async def settle(message: Message) -> None:
+        seen.append(message.body)
+        task = asyncio.current_task()
+        assert task is not None
+        if message.body != b"last":
+            task.cancel()
+        if message.body == b"waits":
+            await asyncio.sleep(0)
+        if message.body == b"raises":
+            raise ValueError
+
+    async with serving(consumer):
+        await consumed(vhost.url)
+        await send(vhost.url, "waits", "returns", "raises", "last")
+        await eventually(lambda: seen[-1:] == [b"last"], "the last one")
+    assert seen == [b"waits", b"returns", b"raises", b"last"]
+    assert [dead.body for dead in await take_all(vhost.url, DEAD)] == [b"waits", b"raises"]
+    assert await ready(vhost.url, QUEUE) == 0
+
+
+async def test_a_worker_that_is_cancelled_from_elsewhere_is_replaced(
+    vhost: Vhost, settings: Settings
+) -> None:
+    consumer, seen = Consumer(settings=settings), []
+
+    @consumer.handler(QUEUE, concurrency=1)
+    async def settle(message: Message) -> None:
+        seen.append(message.body)
+        task = asyncio.current_task()
+        if message.body == b"later" and task is not None:
+            asyncio.get_running_loop().call_later(0.2, task.cancel)
+
+    async with serving(consumer):
+        await consumed(vhost.url)
+        await send(vhost.url, "later")
+        await eventually(lambda: seen == [b"later"], "the first one")
+        await asyncio.sleep(0.5)
+        await send(vhost.url, "after")
+        await eventually(lambda: seen == [b"later", b"after"], "the one after")

@@ -7,8 +7,8 @@ a timer. A handler that never waits cannot be interrupted, by nobody.
 A sync handler runs in a thread. A thread cannot be ended: after its timeout it goes on by itself,
 and the message counts as failed and is not tried again at once.
 
-Nothing that a handler raises escapes, but a cancellation of the task itself, and what ends the
-process.
+Nothing that a handler raises escapes, but a cancellation of the task from outside and what ends the
+process. The task is the worker's: a handler that cancels it has failed, and the worker goes on.
 """
 
 from __future__ import annotations
@@ -72,6 +72,8 @@ class Runner:
         self._tiers = tiers
         self.on_wait: Callable[[], None] = lambda: None
         """Called when a handler waits for something, so that others may go on."""
+        self.ends: Callable[[], bool] = is_being_cancelled
+        """Whether a cancellation is meant for who runs the handler, and not the handler's own."""
         self._timeout = limits.timeout.total_seconds() if limits.timeout is not None else None
         self._arguments = arguments_of(handler)
         self._threaded = not _is_async(handler)
@@ -82,14 +84,32 @@ class Runner:
         try:
             arguments = (message,) if self._arguments is None else self._arguments(message)
             await self._try(arguments)
+            if is_being_cancelled():
+                await self._go_on()
             return ACKED
         except asyncio.CancelledError as error:
-            if _is_being_cancelled():
+            if self.ends():
                 raise
-            problem: BaseException = error  # something that the handler awaited was cancelled
+            # Something that the handler awaited was cancelled, or the handler by itself.
+            problem: BaseException = error
         except Exception as error:  # whatever a handler raises is its message's  # noqa: BLE001
             problem = error
+        if is_being_cancelled():
+            await self._go_on()
         return self.judge(message, problem)
+
+    async def _go_on(self) -> None:
+        """Take back the cancellations that a handler left behind."""
+        task = asyncio.current_task()
+        if task is None or self.ends():
+            return
+        while task.cancelling():
+            task.uncancel()
+        try:
+            await asyncio.sleep(0)  # one that it did not wait for is still to come
+        except asyncio.CancelledError:
+            if self.ends():
+                raise
 
     def judge(self, message: Message, problem: BaseException | Failure) -> Outcome:
         """What should become of a message that failed."""
@@ -204,7 +224,8 @@ def _is_async(handler: Handler) -> bool:
     )
 
 
-def _is_being_cancelled() -> bool:
+def is_being_cancelled() -> bool:
+    """Whether somebody asked this task to end."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

@@ -11,7 +11,8 @@ begun gets some more, and what is left goes back to its queue.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,7 +32,7 @@ from redrive.consumer.receipts import Receipts
 from redrive.consumer.running import Handler, Limits, Runner
 from redrive.consumer.sending import Sending
 from redrive.consumer.settling import Settling
-from redrive.errors import NotFound, the_reason
+from redrive.errors import BrokerError, NotFound, the_reason
 from redrive.settings import Settings
 
 log = structlog.get_logger()
@@ -74,6 +75,7 @@ class Session:
         self._intakes: list[Intake] = []
         self._alone: list[Alone] = []
         self._stopping = asyncio.Event()
+        self._ends = False
         self.sending: Sending | None = None
 
     async def run(self, until: asyncio.Event, on_ready: Callable[[], None]) -> None:
@@ -118,18 +120,41 @@ class Session:
         on_ready: Callable[[], None],
     ) -> None:
         try:
-            async with asyncio.TaskGroup() as tasks:
-                running = [tasks.create_task(sending.run())]
+            async with asyncio.TaskGroup() as tasks, self._ending():
+                running = [tasks.create_task(self._part(sending.run()))]
                 for registered in self._registered:
                     workers = await self._open(registered, source, aside, sending)
-                    running += [tasks.create_task(worker) for worker in workers]
+                    running += [tasks.create_task(self._part(worker)) for worker in workers]
                 on_ready()
                 await until.wait()
                 await self._drain()
+                self._ends = True
                 for task in running:
                     task.cancel()
         except BaseExceptionGroup as group:
             raise the_reason(group) from group
+
+    @asynccontextmanager
+    async def _ending(self) -> AsyncIterator[None]:
+        """Know, when something in the block fails or is cancelled, that the session ends by it."""
+        try:
+            yield
+        except BaseException:
+            self._ends = True
+            raise
+
+    async def _part(self, part: Coroutine[Any, Any, None]) -> None:
+        """A part of the session, which ends with it."""
+        async with self._ending():
+            try:
+                await part
+            except asyncio.CancelledError as error:
+                if self._ends:
+                    raise
+                raise BrokerError(
+                    "a task of the consumer was cancelled, and not by it",
+                    remedy="look for a handler that keeps the task it runs in, and cancels it",
+                ) from error
 
     async def _open(
         self, registered: Registered, source: Connection, aside: Connection, sending: Sending
@@ -141,6 +166,7 @@ class Session:
         settling = self._settling(registered, declared, declaring, sending)
         place = (declared.name, source.address.vhost)
         runner = Runner(registered.handler, registered.limits, tiers=len(topology.tiers))
+        runner.ends = lambda: self._ends
         channel = await aside.channel()
         alone = Alone(channel, declared.alone, runner, settling, self._gate, place=place)
         consumer = await (await source.channel()).consume(
@@ -189,6 +215,7 @@ class Session:
             if not await self._idle_by(began + _END_WITHIN):
                 handled = self._gate.running + self._gate.alone
                 log.warning("consumer.ends_while_handling", messages=handled)
+                self._ends = True
                 for alone in self._alone:
                     await alone.give_back()
         for intake in self._intakes:
