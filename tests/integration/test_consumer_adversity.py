@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
 from redrive import Consumer, Message, RetryAfter
 from redrive.amqp import Properties, Publish, fields
 from redrive.consumer import alone, session
+from redrive.consumer.gate import Gate
 from redrive.domain import headers
 from redrive.settings import Settings
 from tests.services.consuming import (
@@ -161,3 +163,34 @@ async def test_a_worker_that_is_cancelled_from_elsewhere_is_replaced(
         await asyncio.sleep(0.5)
         await send(vhost.url, "after")
         await eventually(lambda: seen == [b"later", b"after"], "the one after")
+
+
+async def test_a_handler_that_hangs_and_a_suspect_stop_no_queue(
+    vhost: Vhost, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "Gate", partial(Gate, patience=0.2))
+    consumer, seen, ends = Consumer(settings=settings), [], asyncio.Event()
+
+    @consumer.handler(QUEUE)
+    async def settle(message: Message) -> None:
+        seen.append(message.body)
+        if message.body == b"hangs":
+            await ends.wait()
+
+    @consumer.handler("other")
+    async def other(message: Message) -> None:
+        seen.append(message.body)
+
+    async with serving(consumer):
+        await consumed(vhost.url, "other")
+        await send(vhost.url, "hangs")
+        await eventually(lambda: seen == [b"hangs"], "the one that hangs")
+        await send(vhost.url, "suspect", queue=f"redrive-alone-{QUEUE}")
+        for name in "abc":
+            await asyncio.sleep(0.3)
+            await send(vhost.url, f"here {name}")
+            await send(vhost.url, f"there {name}", queue="other")
+        await eventually(lambda: len(seen) == 7, "the others", within=10)
+        assert b"suspect" not in seen
+        ends.set()
+        await eventually(lambda: seen[-1] == b"suspect", "the suspect, at last")

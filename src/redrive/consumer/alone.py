@@ -83,12 +83,14 @@ class Alone:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._nudged.wait(), _LOOK_EVERY)
                 continue
-            async with self._gate.alone_inside():
+            async with self._gate.alone_inside() as alone:
                 began = time.monotonic()
-                taken = None if self._stopping.is_set() else await self._take_one()
+                may_begin = alone and not self._stopping.is_set()
+                taken = await self._take_one() if may_begin else None
             if taken is not None:
                 await self._settle(*taken)
-            # The others get as much time as it took, or a hundred of these would keep them waiting.
+            # The others get as much time as it took, up to a second, or a hundred of these would
+            # keep them waiting.
             await asyncio.sleep(min(time.monotonic() - began, _LONGEST_PAUSE))
 
     async def _take_one(self) -> tuple[Delivery, Outcome] | None:

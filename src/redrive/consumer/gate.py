@@ -3,21 +3,36 @@
 A message that was being handled when a process ended may be what ended it. Nobody can tell it from
 its neighbours, so each of them is handled alone, while nothing else runs in the process: if that
 ends again, there is only one that it can have been.
+
+Who is to be alone waits only for some time: one handler that hangs would else stop every queue of
+the process. Then the gate opens again, and it is tried later, each time later and more patiently.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+import structlog
+
+log = structlog.get_logger()
+
+_PATIENCE: Final = 5.0
+_MOST_PATIENCE: Final = 60.0
+_LONGEST_REST: Final = 600.0
+"""Seconds: how long the gate stays closed for what still runs, and how long it then is open."""
 
 
 class Gate:
     """Counts what runs. Who starts something looks at `closed` first; who ends it calls `left`."""
 
-    __slots__ = ("_idle", "_on_open", "_one_at_a_time", "_opened", "alone", "closed", "running")
-
-    def __init__(self) -> None:
+    def __init__(self, *, patience: float = _PATIENCE) -> None:
+        self._patience = patience
+        self._in_vain = 0
+        self._rests_until = 0.0
+        self._given_up = asyncio.Event()
         self.closed = False
         self.running = 0
         self.alone = False
@@ -40,22 +55,53 @@ class Gate:
         while self.closed:
             await self._opened.wait()
 
+    def give_up(self) -> None:
+        """Let nobody wait to be alone any more."""
+        self._given_up.set()
+        self._idle.set()
+
+    async def _rest(self) -> None:
+        """Let the others go on after it was tried in vain."""
+        left = self._rests_until - asyncio.get_running_loop().time()
+        if left > 0:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._given_up.wait(), left)
+
+    async def _empties(self) -> bool:
+        """Wait until nothing runs; whether that is so."""
+        patience = min(self._patience * 2**self._in_vain, _MOST_PATIENCE)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                while self.running and not self._given_up.is_set():
+                    self._idle.clear()
+                    await self._idle.wait()
+        if not self.running:
+            self._in_vain = 0
+            return True
+        if not self._given_up.is_set():
+            self._in_vain = min(self._in_vain + 1, 20)
+            rest = min(self._patience * 2**self._in_vain, _LONGEST_REST)
+            self._rests_until = asyncio.get_running_loop().time() + rest
+            log.warning(
+                "consumer.cannot_handle_alone", running=self.running, waited_s=patience, rest_s=rest
+            )
+        return False
+
     @property
     def idle(self) -> bool:
         return not self.running and not self.alone
 
     @asynccontextmanager
-    async def alone_inside(self) -> AsyncIterator[None]:
-        """Wait until nothing runs, and let nothing begin meanwhile."""
+    async def alone_inside(self) -> AsyncIterator[bool]:
+        """Wait until nothing runs, and let nothing begin meanwhile. Gives whether that is so: what
+        runs may not end for too long."""
         async with self._one_at_a_time:
+            await self._rest()
             self.closed = True
             self._opened.clear()
             try:
-                while self.running:
-                    self._idle.clear()
-                    await self._idle.wait()
-                self.alone = True
-                yield
+                self.alone = await self._empties()
+                yield self.alone
             finally:
                 self.alone = self.closed = False
                 self._opened.set()

@@ -204,6 +204,7 @@ class Session:
 
     async def _drain(self) -> None:
         self._stopping.set()
+        self._gate.give_up()
         for alone in self._alone:
             alone.stop()
         for intake in self._intakes:

@@ -60,3 +60,34 @@ async def test_who_fails_alone_opens_the_gate_again() -> None:
             raise ValueError("no")
     await gate.open()
     assert gate.idle
+
+
+async def test_who_waits_for_one_that_hangs_gives_up_rests_and_tries_again() -> None:
+    gate = Gate(patience=0.05)
+    gate.running = 1
+    began = asyncio.get_running_loop().time()
+    async with gate.alone_inside() as alone:
+        assert not alone
+    assert not gate.closed
+    entering = asyncio.create_task(gate.alone_inside().__aenter__())
+    await asyncio.sleep(0.05)
+    assert not gate.closed  # it rests
+    gate.left()
+    assert await entering
+    assert asyncio.get_running_loop().time() - began >= 0.15
+
+
+async def test_who_stops_waits_for_nobody_to_end() -> None:
+    gate = Gate(patience=60)
+    gate.running = 1
+
+    async def alone() -> bool:
+        async with gate.alone_inside() as is_alone:
+            return is_alone
+
+    entering = asyncio.create_task(alone())
+    await asyncio.sleep(0.01)
+    assert gate.closed
+    gate.give_up()
+    assert await entering is False
+    assert not gate.closed
