@@ -81,7 +81,7 @@ class Settling:
         except BrokerError:
             raise
         except Exception as error:  # noqa: BLE001
-            await self._spoilt(delivery, error, source)
+            self._spoilt(delivery, error, source)
 
     async def _settle(self, delivery: Delivery, outcome: Outcome, source: Deliveries) -> None:
         if isinstance(outcome, Acked):
@@ -98,7 +98,7 @@ class Settling:
         try:
             copy = self._copies.of(delivery, outcome)
         except Unpublishable as error:
-            await self._poisoned(delivery, str(error), source)
+            self._poisoned(delivery, str(error), source)
             return
         answer = await self._send_up(copy)
         if isinstance(answer, (Returned, Refused)) and not self._copies.is_dead_letter(copy):
@@ -119,7 +119,7 @@ class Settling:
         except BrokerError:
             raise
         except Exception as error:  # noqa: BLE001
-            await self._spoilt(delivery, error, source)
+            self._spoilt(delivery, error, source)
             return True
         if answer is CONFIRMED:
             source.ack(delivery)
@@ -127,7 +127,7 @@ class Settling:
             return True
         if isinstance(answer, Poison):
             if self._parks:
-                await self._poisoned(delivery, str(answer.error), source)
+                self._poisoned(delivery, str(answer.error), source)
             return self._parks
         self._say("consumer.not_alone", f"the queue {copy.routing_key!r} {_trouble(answer)}")
         return False
@@ -156,7 +156,7 @@ class Settling:
     ) -> None:
         while answer is not CONFIRMED:
             if isinstance(answer, Poison):
-                await self._poisoned(delivery, str(answer.error), source)
+                self._poisoned(delivery, str(answer.error), source)
                 return
             where = f"the dead letter queue behind {copy.exchange!r}"
             self._say("consumer.stuck", f"{where} {_trouble(answer)}")
@@ -167,19 +167,25 @@ class Settling:
         source.ack(delivery)
         source.flush()
 
-    async def _poisoned(self, delivery: Delivery, reason: str, source: Deliveries) -> None:
+    def _poisoned(self, delivery: Delivery, reason: str, source: Deliveries) -> None:
         if self._parks:
             log.warning("message.parked", reason=reason, routing_key=delivery.routing_key)
             source.reject(delivery)
             return
         self._say("message.stays", f"{reason}; its queue is not known to dead-letter")
-        if not await self._stops_within(_WAIT_FOR_A_PERSON):
+        # Nobody waits for it: a worker that did would leave the others' messages lying.
+        asyncio.get_running_loop().call_later(
+            _WAIT_FOR_A_PERSON.total_seconds(), self._offer_again, delivery, source
+        )
+
+    def _offer_again(self, delivery: Delivery, source: Deliveries) -> None:
+        if not self._stopping.is_set():  # or all that is unsettled goes back at once
             source.requeue(delivery)
 
-    async def _spoilt(self, delivery: Delivery, error: Exception, source: Deliveries) -> None:
+    def _spoilt(self, delivery: Delivery, error: Exception, source: Deliveries) -> None:
         """A defect of ours, met in one message: that one is parked or stays, the others go on."""
         log.exception("consumer.defect", routing_key=delivery.routing_key)
-        await self._poisoned(delivery, f"a defect: {error!r}", source)
+        self._poisoned(delivery, f"a defect: {error!r}", source)
 
     async def _send_receipt(self, delivery: Delivery) -> None:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from redrive.amqp import Delivery, Properties, Publish, fields
 from redrive.amqp.confirms import CONFIRMED
 from redrive.amqp.lane import LaneOutcome, Poison
+from redrive.consumer import settling as module
 from redrive.consumer.copies import Copies
 from redrive.consumer.receipts import Receipts
 from redrive.consumer.settling import Settling
@@ -38,7 +40,7 @@ class Told:
         await self.confirmed.wait()
         if isinstance(self.answer, BrokerError):
             raise self.answer
-        self.events.append("confirmed")
+        self.events.append("confirmed" if self.answer is CONFIRMED else "refused")
         return self.answer
 
     def ack(self, *deliveries: Delivery) -> None:
@@ -137,3 +139,28 @@ async def test_what_no_broker_takes_is_parked() -> None:
     told.answer = Poison(BrokerError("it closes the channel"))
     await settling(told).settle(delivered(), DEAD, told)
     assert told.events[-1] == "rejected"
+
+
+async def test_what_no_broker_takes_stays_where_nobody_parks_and_keeps_no_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_WAIT_FOR_A_PERSON", timedelta(seconds=0.1))
+    told = Told()
+    told.answer = Poison(BrokerError("it closes the channel"))
+    await asyncio.wait_for(settling(told, parks=False).settle(delivered(), DEAD, told), 0.05)
+    assert told.events[-1] == "refused"
+    await asyncio.sleep(0.2)
+    assert told.events[-1] == "requeued"
+
+
+async def test_what_stays_is_not_answered_by_one_that_stops(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_WAIT_FOR_A_PERSON", timedelta(seconds=0.05))
+    told = Told()
+    told.answer = Poison(BrokerError("it closes the channel"))
+    settles = settling(told, parks=False)
+    await settles.settle(delivered(), DEAD, told)
+    settles._stopping.set()
+    await asyncio.sleep(0.1)
+    assert "requeued" not in told.events
