@@ -79,6 +79,7 @@ class Consumer:
         self._registered: list[Registered] = []
         self._session: Session | None = None
         self._outage = ""
+        self._last_resort: threading.Timer | None = None
         self._ready = asyncio.Event()
 
     def handler(
@@ -147,8 +148,12 @@ class Consumer:
 
     def run(self) -> None:
         """Serve until SIGTERM or Ctrl-C, then drain, within ten seconds."""
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(self._until_signalled())
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(self._until_signalled())
+        finally:
+            if self._last_resort is not None:  # what the caller does now has time
+                self._last_resort.cancel()
 
     async def serve(self, stopping: asyncio.Event) -> None:
         """Serve in a loop that is yours, until the event is set; then drain.
@@ -216,7 +221,7 @@ class Consumer:
 
         def stop() -> None:
             stopping.set()
-            _end_at_the_latest()
+            self._last_resort = _end_at_the_latest()
             for number in _SIGNALS:  # a second one ends the process at once
                 loop.remove_signal_handler(number)
 
@@ -246,7 +251,7 @@ class Consumer:
         )
 
 
-def _end_at_the_latest() -> None:
+def _end_at_the_latest() -> threading.Timer:
     """SIGTERM promises ten seconds: a handler that blocks the loop, or does not let itself be
     cancelled, ends with the process. What it had goes back to its queue."""
 
@@ -257,6 +262,7 @@ def _end_at_the_latest() -> None:
     timer = threading.Timer(_GONE_WITHIN, end)
     timer.daemon = True
     timer.start()
+    return timer
 
 
 def _refuse_wrong(name: str, value: int | None, least: int) -> None:
