@@ -39,7 +39,8 @@ _TRUE: Final = fields.boolean(True)
 _SET_ASIDE: Final = {b"CC": octets(headers.CC), b"BCC": octets(headers.BCC)}
 _RARE: Final = surgery.USER_ID | surgery.EXPIRATION
 _U32: Final = struct.Struct(">I")
-_MAX_ADDED: Final = 16 * 1024
+MAX_ADDED: Final = 16 * 1024
+"""Bytes that Redrive adds to a message at most: its properties have to fit one frame."""
 
 
 def republished(
@@ -98,7 +99,7 @@ class Draft:
         if self._redelivered:
             ours[_REDELIVERED] = _TRUE
         raw = surgery.close_up(self.opened, ours, only_on_the_way)
-        if len(raw) > _MAX_ADDED and sum(map(len, ours.values())) > _MAX_ADDED:
+        if len(raw) > MAX_ADDED and sum(map(len, ours.values())) > MAX_ADDED:
             _shorten(ours)
             raw = surgery.close_up(self.opened, ours, only_on_the_way)
         if fields.may_hold_non_finite(raw) and _holds_non_finite(raw):
@@ -163,7 +164,7 @@ def _shorten(ours: dict[bytes, bytes]) -> None:
     """Bring Redrive's headers within their 16 KiB. What is set aside of the publisher's stays."""
 
     def excess() -> int:
-        return sum(map(len, ours.values())) - _MAX_ADDED
+        return sum(map(len, ours.values())) - MAX_ADDED
 
     _cut_text(ours, _STACK, excess())
     deaths = array_items(ours.get(_DEATHS))

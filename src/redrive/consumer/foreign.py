@@ -18,12 +18,13 @@ from hashlib import blake2b
 from typing import Any, Final
 from uuid import UUID
 
+from redrive.amqp.republish import MAX_ADDED
 from redrive.broker.ladder import RUNGS, next_rung, rung_name
 from redrive.broker.topology import tier_key
 from redrive.consumer.running import failure_of, stack_of
 from redrive.consumer.signals import DeadLetter, RetryAfter
 from redrive.domain import headers as own
-from redrive.domain.failure import Failure
+from redrive.domain.failure import MAX_TYPE, Failure
 from redrive.domain.handling import (
     DeadLettered,
     Delayed,
@@ -105,11 +106,9 @@ def dead_instead(sent: Forward, trouble: str, settings: Settings) -> Forward:
     """The copy for the dead letter queue, after the one for elsewhere was not taken."""
     reason = f"{trouble} (the failure before: {sent.headers[own.ERROR_REASON]})"
     names = settings.topology.names
-    return Forward(
-        exchange=names.dlq_exchange,
-        routing_key=names.dlq_routing_key,
-        headers={**sent.headers, own.ERROR_REASON: reason},
-    )
+    found = {**sent.headers, own.ERROR_REASON: reason}
+    _shorten(found)
+    return Forward(exchange=names.dlq_exchange, routing_key=names.dlq_routing_key, headers=found)
 
 
 def _judge(error: BaseException, tried: Tried) -> Outcome:
@@ -180,10 +179,12 @@ def _add_death(found: dict[str, Any], failed: Failed) -> None:
 def _to(found: dict[str, Any], outcome: Outcome, settings: Settings) -> Forward:
     assert isinstance(outcome, (DeadLettered, LeftToPolicy, Retried, Delayed))
     names, failure = settings.topology.names, outcome.failure
-    found[own.ERROR_TYPE], found[own.ERROR_REASON] = failure.error_type, failure.reason
+    found[own.ERROR_TYPE] = _sendable(failure.error_type[:MAX_TYPE])
+    found[own.ERROR_REASON] = _sendable(failure.reason)
     found.pop(own.ERROR_STACK, None)
     if failure.stack:
-        found[own.ERROR_STACK] = failure.stack
+        found[own.ERROR_STACK] = _sendable(failure.stack)
+    _shorten(found)
     if isinstance(outcome, DeadLettered):
         exchange, key = names.dlq_exchange, names.dlq_routing_key
         return Forward(exchange=exchange, routing_key=key, headers=found)
@@ -198,6 +199,40 @@ def _to(found: dict[str, Any], outcome: Outcome, settings: Settings) -> Forward:
     found[own.NOT_BEFORE] = int((now + outcome.delay).timestamp() * 1000)
     rung = rung_name(settings.topology.prefix, next_rung(outcome.delay) or RUNGS[0])
     return Forward(exchange="", routing_key=rung, headers=found, rung=True)
+
+
+def _shorten(found: dict[str, Any]) -> None:
+    """Bring Redrive's headers within their 16 KiB, in the order of `amqp/republish.py`."""
+
+    def excess() -> int:
+        return sum(_size(found[name]) for name in own.WRITTEN if name in found) - MAX_ADDED
+
+    _cut_text(found, own.ERROR_STACK, excess())
+    while found.get(own.DEATHS) and excess() > 0:
+        found[own.DEATHS] = found[own.DEATHS][1:]
+    _cut_text(found, own.ERROR_REASON, excess())
+
+
+def _size(value: Any) -> int:
+    """About how many bytes a value has on the wire, and not fewer."""
+    if isinstance(value, str):
+        return 5 + len(value.encode("utf-8", "surrogatepass"))
+    if isinstance(value, bytes):
+        return 5 + len(value)
+    if isinstance(value, dict):
+        return 5 + sum(_size(name) + _size(each) for name, each in value.items())
+    return 5 + sum(map(_size, value)) if isinstance(value, list) else 9
+
+
+def _cut_text(found: dict[str, Any], name: str, excess: int) -> None:
+    text = found.get(name)
+    if isinstance(text, str) and excess > 0:
+        octets = text.encode("utf-8", "replace")
+        found[name] = octets[: max(0, len(octets) - excess)].decode("utf-8", "ignore")
+
+
+def _sendable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
 
 
 def _identity(failed: Failed) -> str:

@@ -1,0 +1,55 @@
+"""What consumers of other client libraries publish for a message that failed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from redrive import DeadLetter
+from redrive.consumer.foreign import Failed, dead_instead, forward
+from redrive.domain import headers
+from tests.services.consuming import settings_for
+
+SETTINGS = settings_for("amqp://guest:guest@127.0.0.1:1/", "classic")
+DEATHS = [
+    {"queue": "q" * 200, "reason": "rejected", "count": n, "time": datetime.now(UTC)}
+    for n in range(headers.MAX_DEATHS)
+]
+
+
+def failed(**found: Any) -> Failed:
+    return Failed(queue="q", exchange="", routing_key="q", headers=found, body=b"")
+
+
+def size(found: dict[str, Any]) -> int:
+    return sum(len(str(value).encode()) for value in found.values())
+
+
+def test_a_long_error_is_cut_to_what_redrive_may_add() -> None:
+    sent = forward(failed(), ValueError("ä" * 200_000), retries=0, settings=SETTINGS)
+    assert size(sent.headers) <= 16 * 1024
+    assert str(sent.headers[headers.ERROR_REASON]).startswith("ää")
+    assert sent.headers[headers.ERROR_TYPE] == "ValueError"
+    again = dead_instead(sent, "not taken", SETTINGS)
+    assert size(again.headers) <= 16 * 1024
+    assert str(again.headers[headers.ERROR_REASON]).startswith("not taken (")
+
+
+def test_the_stack_goes_first_then_old_deaths_and_the_newest_stay() -> None:
+    noted = {headers.QUEUE: "q", headers.DEATHS: DEATHS, "own": "x" * 20_000}
+    sent = forward(failed(**noted), ValueError("r" * 12_000), retries=0, settings=SETTINGS)
+    assert sent.headers["own"] == "x" * 20_000
+    assert sent.headers[headers.ERROR_STACK] == ""
+    assert sent.headers[headers.ERROR_REASON] == "r" * 12_000
+    kept = sent.headers[headers.DEATHS]
+    assert 0 < len(kept) < headers.MAX_DEATHS
+    assert kept[-1]["queue"] == "q"
+
+
+@pytest.mark.parametrize("error", [ValueError("\ud800"), DeadLetter("\ud800", error_type="\ud800")])
+def test_an_error_that_is_no_proper_text_can_be_sent(error: Exception) -> None:
+    sent = forward(failed(), error, retries=0, settings=SETTINGS)
+    for name in (headers.ERROR_TYPE, headers.ERROR_REASON):
+        str(sent.headers[name]).encode()
