@@ -178,3 +178,62 @@ async def test_a_message_that_no_queue_takes_is_not_acked(vhost: Vhost) -> None:
 
     await asyncio.to_thread(by_pika)
     await holds(vhost.url, QUEUE, 1)
+
+
+async def fail_by_pika(url: str, error: Exception, settings: Settings) -> bool:
+    """Fail on the one message; whether the channel still works afterwards."""
+
+    def fail() -> bool:
+        with pika.BlockingConnection(pika.URLParameters(url)) as blocking:
+            channel = blocking.channel()
+            method, properties, body = channel.basic_get(QUEUE)
+            with_pika.failed(
+                channel, method, properties, body, error, queue=QUEUE, settings=settings
+            )
+            return bool(channel.is_open)
+
+    return await asyncio.to_thread(fail)
+
+
+async def fail_by_aio_pika(url: str, error: Exception, settings: Settings) -> bool:
+    connection = await aio_pika.connect(url)
+    async with connection:
+        sending = await connection.channel(publisher_confirms=True, on_return_raises=True)
+        message = await (await (await connection.channel()).get_queue(QUEUE)).get()
+        await with_aio_pika.failed(message, error, channel=sending, queue=QUEUE, settings=settings)
+        return not sending.is_closed
+
+
+FAILING = {"aio-pika": fail_by_aio_pika, "pika": fail_by_pika}
+
+
+@pytest.mark.parametrize("client", FAILING)
+async def test_a_rung_that_exists_otherwise_is_used_as_it_is(vhost: Vhost, client: str) -> None:
+    settings = settings_for(vhost.url, "classic")
+    await declare(vhost.url, QUEUE, "classic")
+    await declare(vhost.url, "redrive-after-125ms", "quorum")
+    await send(vhost.url, "later", queue=QUEUE)
+    assert await FAILING[client](vhost.url, RetryAfter("1h"), settings)
+    assert await ready(vhost.url, QUEUE) == 0
+    await holds(vhost.url, "redrive-after-2048000ms", 1)
+
+
+@pytest.mark.parametrize("client", FAILING)
+async def test_without_redrives_exchanges_the_message_stays(vhost: Vhost, client: str) -> None:
+    settings = settings_for(vhost.url, "classic")
+    await declare(vhost.url, QUEUE, "classic")
+    await send(vhost.url, "fails", queue=QUEUE)
+    with pytest.raises(Unpublishable, match="no exchange 'route-delay'"):
+        await FAILING[client](vhost.url, ValueError("no"), settings)
+    await holds(vhost.url, QUEUE, 1)
+
+
+@pytest.mark.parametrize("client", FAILING)
+async def test_an_error_with_a_long_text_goes_its_way(vhost: Vhost, client: str) -> None:
+    settings = settings_for(vhost.url, "classic")
+    await declare(vhost.url, QUEUE, "classic")
+    await send(vhost.url, "fails", queue=QUEUE)
+    async with retrying(vhost.url, settings.topology, {}):
+        error = DeadLetter("x" * 200_000, error_type="LONG")
+        assert await FAILING[client](vhost.url, error, settings)
+        await holds(vhost.url, DEAD, 1)

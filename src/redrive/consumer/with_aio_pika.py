@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import aio_pika
-from aio_pika.exceptions import DeliveryError
+from aio_pika.exceptions import ChannelClosed, DeliveryError
 
 from redrive.broker.ladder import describe_ladder
 from redrive.consumer.foreign import Failed, Forward, dead_instead, forward, usual_settings
@@ -75,7 +75,13 @@ async def failed(
         settings=settings,
     )
     async with _one_at_a_time.setdefault(channel, asyncio.Lock()):
-        await _send(channel, sent, message, settings)
+        try:
+            await _send(channel, sent, message, settings)
+        except ChannelClosed as closed:
+            raise Unpublishable(
+                f"the broker closed the channel on the copy: {closed}",
+                remedy="run 'redrive topology apply'; the message is unacked, so it stays",
+            ) from closed
     await message.ack()
 
 
@@ -83,9 +89,7 @@ async def _send(
     channel: AbstractChannel, sent: Forward, message: AbstractIncomingMessage, settings: Settings
 ) -> None:
     try:
-        if sent.rung:
-            await _declare_ladder(channel, settings)
-        await _publish(channel, sent, message)
+        await _publish_up(channel, sent, message, settings)
     except DeliveryError as trouble:
         instead = dead_instead(sent, f"not taken by {sent.routing_key!r}", settings)
         if instead.exchange == sent.exchange:
@@ -94,6 +98,19 @@ async def _send(
             await _publish(channel, instead, message)
         except DeliveryError as stuck:
             raise _stuck(instead) from stuck
+
+
+async def _publish_up(
+    channel: AbstractChannel, sent: Forward, message: AbstractIncomingMessage, settings: Settings
+) -> None:
+    """Publish a copy; one for the ladder may be the first, and have to make it."""
+    try:
+        await _publish(channel, sent, message)
+    except DeliveryError:
+        if not sent.rung:
+            raise
+        await _declare_ladder(channel, settings)
+        await _publish(channel, sent, message)
 
 
 async def _publish(
@@ -122,8 +139,14 @@ async def _publish(
 
 
 async def _declare_ladder(channel: AbstractChannel, settings: Settings) -> None:
+    """On channels of its own: a rung that exists otherwise is used as it is, but closes one."""
+    connection: Any = channel._connection  # type: ignore[attr-defined]  # no other way
     for rung in describe_ladder(settings.topology):
-        await channel.declare_queue(rung.name, durable=True, arguments={**rung.arguments})
+        try:
+            async with connection.channel() as spare:
+                await spare.declare_queue(rung.name, durable=True, arguments={**rung.arguments})
+        except ChannelClosed:
+            continue
 
 
 def _stuck(sent: Forward) -> Unpublishable:

@@ -13,10 +13,11 @@ Install with `redrive[pika]`.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from typing import TYPE_CHECKING, Any
 
-from pika.exceptions import NackError, UnroutableError
+from pika.exceptions import ChannelClosedByBroker, NackError, UnroutableError
 
 from redrive.broker.ladder import describe_ladder
 from redrive.consumer.foreign import Failed, Forward, dead_instead, forward, usual_settings
@@ -44,7 +45,8 @@ def failed(  # noqa: PLR0913  (the first four are what pika gives a callback)
 
     `error` may be a `RetryAfter` or a `DeadLetter`. `retries=None` leaves it to the policy of the
     routing key. The channel is put into confirm mode. Raises `Unpublishable` if no queue takes the
-    copy: then the message is not acked.
+    copy: then the message is not acked. Without Redrive's exchanges the broker also closes the
+    channel.
     """
     settings = settings or usual_settings()
     message = Failed(
@@ -62,9 +64,24 @@ def failed(  # noqa: PLR0913  (the first four are what pika gives a callback)
         channel.confirm_delivery()
     sent = forward(message, error, retries=retries, settings=settings)
     try:
-        if sent.rung:
-            _declare_ladder(channel, settings)
-        _publish(channel, sent, properties, body)
+        _send(channel, sent, properties, body, settings)
+    except ChannelClosedByBroker as closed:
+        raise Unpublishable(
+            f"the broker closed the channel on the copy: {closed.reply_text}",
+            remedy="run 'redrive topology apply'; the message is unacked, so it comes back",
+        ) from closed
+    channel.basic_ack(method.delivery_tag)
+
+
+def _send(
+    channel: BlockingChannel,
+    sent: Forward,
+    properties: BasicProperties,
+    body: bytes,
+    settings: Settings,
+) -> None:
+    try:
+        _publish_up(channel, sent, properties, body, settings)
     except (UnroutableError, NackError) as trouble:
         instead = dead_instead(sent, f"not taken by {sent.routing_key!r}", settings)
         if instead.exchange == sent.exchange:
@@ -73,7 +90,23 @@ def failed(  # noqa: PLR0913  (the first four are what pika gives a callback)
             _publish(channel, instead, properties, body)
         except (UnroutableError, NackError) as stuck:
             raise _stuck(instead) from stuck
-    channel.basic_ack(method.delivery_tag)
+
+
+def _publish_up(
+    channel: BlockingChannel,
+    sent: Forward,
+    properties: BasicProperties,
+    body: bytes,
+    settings: Settings,
+) -> None:
+    """Publish a copy; one for the ladder may be the first, and have to make it."""
+    try:
+        _publish(channel, sent, properties, body)
+    except UnroutableError:
+        if not sent.rung:
+            raise
+        _declare_ladder(channel.connection, settings)
+        _publish(channel, sent, properties, body)
 
 
 def _publish(channel: Any, sent: Forward, properties: BasicProperties, body: bytes) -> None:
@@ -84,9 +117,16 @@ def _publish(channel: Any, sent: Forward, properties: BasicProperties, body: byt
     channel.basic_publish(sent.exchange, sent.routing_key, body, again, mandatory=True)
 
 
-def _declare_ladder(channel: Any, settings: Settings) -> None:
+def _declare_ladder(connection: Any, settings: Settings) -> None:
+    """On channels of its own: a rung that exists otherwise is used as it is, but closes one."""
+    spare = connection.channel()
     for rung in describe_ladder(settings.topology):
-        channel.queue_declare(rung.name, durable=True, arguments=rung.arguments)
+        if not spare.is_open:
+            spare = connection.channel()
+        with contextlib.suppress(ChannelClosedByBroker):
+            spare.queue_declare(rung.name, durable=True, arguments=rung.arguments)
+    if spare.is_open:
+        spare.close()
 
 
 def _stuck(sent: Forward) -> Unpublishable:
