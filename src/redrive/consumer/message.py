@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from datetime import datetime
 from typing import Any, Final
 
@@ -18,6 +20,7 @@ from redrive.domain.letter import Envelope
 from redrive.errors import MalformedData
 
 _OURS: Final = b"redrive-"
+_MANY_DIGITS: Final = re.compile(rb"[0-9]{19}")
 
 
 class Message:
@@ -46,8 +49,10 @@ class Message:
     def json(self) -> Any:
         """The body as JSON. One that is not JSON goes to the dead letter queue: no retry helps."""
         try:
-            return orjson.loads(self.body)
-        except orjson.JSONDecodeError as error:
+            value = orjson.loads(self.body)
+            # Beyond 64 bits it would make a float of a whole number, and lose digits.
+            return json.loads(self.body) if _MANY_DIGITS.search(self.body) else value
+        except ValueError as error:
             raise DeadLetter(f"the body is not JSON: {error}", error_type=BODY) from error
 
     @property

@@ -14,7 +14,6 @@ process. The task is the worker's: a handler that cancels it has failed, and the
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Generator
@@ -54,14 +53,28 @@ class Limits:
 
 def remember_limits(handler: Handler, limits: Limits) -> None:
     """Note a handler's limits on it, for who tests it without a consumer."""
-    with contextlib.suppress(AttributeError):  # a method of an object takes no notes
+    try:
         handler.__redrive_limits__ = limits  # type: ignore[attr-defined]
+    except AttributeError:  # a method of an object takes no notes
+        _without_notes[_key(handler)] = (handler, limits)
 
 
 def limits_of(handler: Handler) -> Limits:
     """The limits that a handler was registered with; those by default if it was not."""
-    found = getattr(handler, "__redrive_limits__", None)
+    _, found = _without_notes.get(_key(handler)) or (handler, None)
+    if found is None:
+        found = getattr(handler, "__redrive_limits__", None)
     return found if isinstance(found, Limits) else Limits()
+
+
+def _key(handler: Handler) -> tuple[int, int]:
+    """A method is made anew each time it is asked for: the same is one of the same object."""
+    function = getattr(handler, "__func__", handler)
+    return id(function), id(getattr(handler, "__self__", None))
+
+
+_without_notes: Final[dict[tuple[int, int], tuple[Handler, Limits]]] = {}
+"""With the handler, so that no other gets its key."""
 
 
 class Runner:

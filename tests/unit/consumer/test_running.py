@@ -356,3 +356,34 @@ async def test_a_handler_that_gives_back_a_generator_has_failed() -> None:
     outcome = await runner(lambda message: iter(_generates(message)), retries=0).run(a_message())
     assert isinstance(outcome, DeadLettered)
     assert "nothing has run" in outcome.failure.reason
+
+
+class _Settles:
+    def settle(self, message: Message) -> None:
+        raise ValueError
+
+    def other(self, message: Message) -> None:
+        raise ValueError
+
+
+def test_a_method_is_tested_within_the_limits_that_it_was_registered_with() -> None:
+    one, another, handled = _Settles(), _Settles(), Handling()
+    Consumer("amqp://nowhere/").handler("q", retries=0)(one.settle)
+    handled(one.settle).is_dead_lettered(error_type="ValueError")
+    handled(one.other).is_retried()
+    handled(another.settle).is_retried()
+
+
+@pytest.mark.parametrize("number", [2**64 + 1, -(2**70), 10**100 + 1, 2**63, 7])
+async def test_json_keeps_every_digit(number: int) -> None:
+    assert a_message(f'{{"amount": [{number}, 0.5]}}').json() == {"amount": [number, 0.5]}
+
+
+@pytest.mark.parametrize("body", [b"[NaN, 1234567890123456789012]", b"[" + b"9" * 5_000 + b"]"])
+async def test_what_is_no_json_or_no_number_is_dead(body: bytes) -> None:
+    def reads(message: Message) -> None:
+        message.json()
+
+    outcome = await runner(reads).run(a_message(body))
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.failure.error_type == "BODY_DOES_NOT_FIT"
