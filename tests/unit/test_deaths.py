@@ -70,5 +70,10 @@ def test_the_origin_is_the_newest_death_outside_our_own_queues() -> None:
     assert origin_of(deaths, {"queue.delay.1"}) == Death(queue="orders")
 
 
+def test_nothing_fails_in_the_queue_beside_a_handlers() -> None:
+    deaths = [Death(queue="prefix.redrive-alone-orders"), Death(queue="orders")]
+    assert origin_of(deaths, ()) == Death(queue="orders")
+
+
 def test_without_a_foreign_death_there_is_no_origin() -> None:
     assert origin_of([Death(queue="queue.delay.1")], {"queue.delay.1"}) is None

@@ -24,12 +24,12 @@ from redrive.broker.ladder import describe_ladder
 from redrive.broker.live import SpareChannel
 from redrive.broker.topology import DELIVERY_LIMIT, Argument, return_key
 from redrive.consumer.signals import Duration, read_duration
+from redrive.domain.deaths import ALONE
 from redrive.errors import AccessRefused, NotFound, PreconditionFailed, SettingsError
 from redrive.settings.sections import TopologySettings
 
 log = structlog.get_logger()
 
-_ALONE: Final = "redrive-alone-"
 _LONGEST_NAME: Final = 255
 
 
@@ -90,10 +90,10 @@ class Declared:
 def alone_queue(prefix: str, queue: str) -> str:
     """The queue for what is handled alone. A name has 255 bytes at most: of a longer one a digest
     stands for it."""
-    name = f"{prefix}{_ALONE}{queue}"
+    name = f"{prefix}{ALONE}{queue}"
     if len(name.encode("utf-8", "surrogateescape")) > _LONGEST_NAME:
         digest = blake2b(queue.encode("utf-8", "surrogateescape"), digest_size=32).hexdigest()
-        return f"{prefix}{_ALONE}{digest}"
+        return f"{prefix}{ALONE}{digest}"
     return name
 
 

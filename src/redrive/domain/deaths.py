@@ -10,6 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
+
+ALONE: Final = "redrive-alone-"
+"""In the names of the queues beside those of handlers, for what is handled alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +80,9 @@ def _time(value: object) -> datetime | None:
 
 
 def origin_of(newest_first: Iterable[Death], own_queues: Collection[str]) -> Death | None:
-    """Where the message failed: the newest death that is not of one of Redrive's own queues."""
+    """Where the message failed: the newest death that is not of one of Redrive's own queues, nor of
+    one beside a handler's."""
     for death in newest_first:
-        if death.queue not in own_queues:
+        if death.queue not in own_queues and ALONE not in death.queue:
             return death
     return None
