@@ -15,7 +15,8 @@ class RetryAfter(Exception):
     """Raise it to have the message delivered again after `delay`, on any queue type.
 
     It counts as a retry: `retry_count` is one more next time, and with `retries` used up the
-    message is dead. With `counts=False` neither is so, and the handler must know when to stop.
+    message is dead. With `counts=False` neither is so, and the handler must know when to stop. It
+    must with `retries=None`, too: no policy is asked about a delay of the handler's own.
 
         raise RetryAfter("90s", "the bank is in maintenance")
     """

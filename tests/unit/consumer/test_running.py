@@ -387,3 +387,12 @@ async def test_what_is_no_json_or_no_number_is_dead(body: bytes) -> None:
     outcome = await runner(reads).run(a_message(body))
     assert isinstance(outcome, DeadLettered)
     assert outcome.failure.error_type == "BODY_DOES_NOT_FIT"
+
+
+async def test_no_limit_but_its_own_stops_a_handler_that_asks_for_delays_without_retries() -> None:
+    async def later(message: Message) -> None:
+        raise RetryAfter("1m")
+
+    outcome = await runner(later, retries=None).run(a_message(retry_count=1_000))
+    assert isinstance(outcome, Delayed)
+    assert outcome.attempt == 1_001
