@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from redrive import Consumer, Message, RetryAfter
-from redrive.amqp import Properties, Publish, fields
+from redrive import Consumer, Message, Queue, RetryAfter
+from redrive.amqp import Properties, Publish, fields, parse_addresses
 from redrive.consumer import alone, session
 from redrive.consumer.gate import Gate
 from redrive.domain import headers
@@ -24,7 +24,7 @@ from tests.services.consuming import (
     settings_for,
 )
 from tests.services.moving import publish, ready, take_all
-from tests.services.plugin import Vhost
+from tests.services.plugin import NewProxy, Vhost
 
 HERE = {headers.QUEUE: fields.longstr(QUEUE)}
 
@@ -194,3 +194,27 @@ async def test_a_handler_that_hangs_and_a_suspect_stop_no_queue(
         assert b"suspect" not in seen
         ends.set()
         await eventually(lambda: seen[-1] == b"suspect", "the suspect, at last")
+
+
+async def test_a_queue_that_the_broker_named_is_kept_when_the_broker_is_lost(
+    vhost: Vhost, proxy: NewProxy
+) -> None:
+    address = parse_addresses(vhost.url)[0]
+    between = await proxy(address.host, address.port)
+    consumer, seen = Consumer(settings=settings_for(between.through(vhost.url), "classic")), []
+
+    @consumer.handler(Queue("", exchange="orders"))
+    async def settle(message: Message) -> None:
+        seen.append((message.queue, message.body))
+
+    async with serving(consumer):
+        await consumer.ready()
+        await send(vhost.url, "before", exchange="orders")
+        await eventually(lambda: len(seen) == 1, "the first one")
+        between.cut()
+        await send(vhost.url, "while away", exchange="orders")
+        await eventually(
+            lambda: b"while away" in [body for _, body in seen], "the one that came meanwhile"
+        )
+    # The first may come twice: its ack can be lost with the connection.
+    assert len({queue for queue, _ in seen}) == 1

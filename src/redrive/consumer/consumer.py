@@ -78,6 +78,7 @@ class Consumer:
         self._name = name
         self._registered: list[Registered] = []
         self._session: Session | None = None
+        self._chosen: dict[str, str] = {}
         self._outage = ""
         self._last_resort: threading.Timer | None = None
         self._ready = asyncio.Event()
@@ -171,6 +172,7 @@ class Consumer:
                 self._settings,
                 connect=self._connect,
                 name=self._name,
+                chosen=self._chosen,
             )
             await self._session.run(stopping, self._on_ready)
 

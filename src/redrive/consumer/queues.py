@@ -104,14 +104,17 @@ class Declaring:
         self._topology = topology
         self._spare = SpareChannel(connection)
 
-    async def queue(self, queue: Queue, handler: str) -> Declared:
-        """Have the queue, its way back and the one beside it. `handler` may be part of its name."""
+    async def queue(self, queue: Queue, handler: str, *, before: str = "") -> Declared:
+        """Have the queue, its way back and the one beside it. `handler` may be part of its name,
+        `before` is the one that the broker chose before."""
         name = f"{queue.exchange}.{handler}" if queue.name is None else queue.name
         dead_letters = queue.dead_letter_exchange or self._topology.names.dlq_exchange
         if queue.dead_letter_exchange is not None and queue.declare:
             await self._exchange_with_queue(queue.dead_letter_exchange)
         parks = False
-        if queue.declare:
+        if not name and before and await self._spare.count(before) is not None:
+            name, parks = before, True
+        elif queue.declare:
             name, parks = await self._main(queue, name, dead_letters)
         else:
             await self._must_exist(name)

@@ -66,7 +66,11 @@ class Session:
         *,
         connect: Connect,
         name: str,
+        chosen: dict[str, str],
     ) -> None:
+        """`chosen` are the names that the broker chose for queues, by handler and exchange; they
+        outlive a session."""
+        self._chosen = chosen
         self._registered = registered
         self._settings = settings
         self._connect = connect
@@ -162,7 +166,11 @@ class Session:
         """Declare and consume a handler's queue; what has to run for it."""
         topology = self._settings.topology
         declaring = Declaring(aside, topology)
-        declared = await declaring.queue(registered.queue, registered.name)
+        known = f"{registered.name} {registered.queue.exchange}"
+        before = self._chosen.get(known, "")
+        declared = await declaring.queue(registered.queue, registered.name, before=before)
+        if registered.queue.name == "":
+            self._chosen[known] = declared.name
         settling = self._settling(registered, declared, declaring, sending)
         place = (declared.name, source.address.vhost)
         runner = Runner(registered.handler, registered.limits, tiers=len(topology.tiers))
