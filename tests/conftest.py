@@ -1,3 +1,17 @@
-"""The fixtures that every suite may use; they live in tests/services/plugin.py."""
+"""The fixtures that every suite may use; most live in tests/services/plugin.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import structlog
 
 pytest_plugins = ["tests.services.plugin"]
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_they_were() -> Iterator[None]:
+    """A command that is run in the test's own process sets the logs up for itself only."""
+    yield
+    structlog.reset_defaults()
