@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from redrive.amqp import Delivery, Properties, Publish
+from redrive.broker.processes import GuardedProcess
 from redrive.domain import headers
 from redrive.domain.deaths import read_deaths
 from tests.acceptance.command_line import CommandLine
@@ -184,11 +185,19 @@ def mended_in(folder: Path) -> Path:
     return path
 
 
+def has_open(process: GuardedProcess, name: str) -> bool:
+    """Whether a process has a file of that name open."""
+    files = Path(f"/proc/{process.pid}/fd").iterdir()
+    return any(name in str(each.readlink()) for each in files if each.is_symlink())
+
+
 async def is_replayed(redrive: CommandLine, url: str, letter: str) -> None:
     # Killed before it is sent: the store is locked, so the job cannot claim it.
     async with store_is_locked(redrive.folder / "redrive.db"):
         replaying = redrive.start("replay", letter, "--ignore-health")
-        await asyncio.sleep(1)
+        await eventually_async(
+            lambda: has_open(replaying, "redrive.db"), within=20, what="the replay at its store"
+        )
         await asyncio.to_thread(replaying.kill)
     assert (await shown(redrive, letter))["status"] == "dlq_manual"
 

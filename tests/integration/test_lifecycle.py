@@ -29,7 +29,7 @@ from redrive.work.destinations import destinations
 from redrive.work.receipts import Receipts
 from redrive.work.replay import Progress, ReplayRunner
 from tests.services.eventually import eventually_async
-from tests.services.letters import books_are_exact, letter_store
+from tests.services.letters import arrival, books_are_exact, died_in, letter_store
 from tests.services.moving import channel_to, connector, declare, holds, publish, ready, take_all
 from tests.services.plugin import Vhost
 from tests.services.retrying import handling
@@ -223,6 +223,16 @@ async def test_a_rule_for_the_queue_decides_on_what_tells_nothing(
         assert (letter.status, letter.strategy) == (PENDING, "scheduled")
         assert letter.next_retry_at is not None
         assert (letter.next_retry_at.hour in (2, 3, 4), letter.next_retry_at.minute) == (True, 0)
+
+
+async def test_of_two_copies_both_are_left_to_a_person(site: Site) -> None:
+    named = {**died_in(QUEUE), "redrive-id": fields.longstr("r-1")}
+    await site.store.letters.add([arrival(headers=named)])
+    await site.store.letters.add([arrival(headers=named)])
+    await site.round()
+    first, second = await site.letters()
+    assert second.duplicate_of == first.id
+    assert [first.status, second.status] == [MANUAL, MANUAL]
 
 
 # Verdicts

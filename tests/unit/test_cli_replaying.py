@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 import pytest
 
 from redrive.cli.replay import question
-from redrive.cli.replaying import Ended, Lines, breaker_hint, held_by
-from redrive.domain.breaker import Breaker, Position
+from redrive.cli.replaying import Ended, Lines, breaker_hint
+from redrive.domain.breaker import Breaker, Position, held_by
 from redrive.domain.letter import Result
 from redrive.domain.replay import IS_OUTSTANDING, Destination, Replay, ReplayState
 from redrive.work.replay import Progress

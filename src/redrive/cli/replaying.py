@@ -23,7 +23,7 @@ from redrive.cli import wording
 from redrive.cli.filters import Ids, Selection
 from redrive.cli.invocation import Output
 from redrive.cli.rendering import Column, note, one_line, print_json, print_table
-from redrive.domain.breaker import Breaker
+from redrive.domain.breaker import Breaker, held_by
 from redrive.domain.filters import Filters
 from redrive.domain.lifecycle import State
 from redrive.domain.replay import Replay, ReplayOrder, ReplayState
@@ -186,11 +186,6 @@ class _Hints:
             if each.vhost == self._replay.vhost and waits_for == held_by(each.queue):
                 return breaker_hint(each.queue, each.breaker, self._replay.id)
         return ""
-
-
-def held_by(queue: str) -> str:
-    """What a job says while the breaker of a queue holds it."""
-    return f"the breaker of {queue} is open"
 
 
 def breaker_hint(queue: str, breaker: Breaker, replay_id: str) -> str:

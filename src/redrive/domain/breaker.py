@@ -153,6 +153,11 @@ class Breaker:
         return replace(self, forced=None)
 
 
+def held_by(queue: str) -> str:
+    """What is said while the breaker of a queue holds letters back; people are helped by it."""
+    return f"the breaker of {queue} is open"
+
+
 # As text, for a store
 
 

@@ -18,11 +18,12 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Select, exists, func, insert, literal, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from redrive.domain.breaker import USUAL, BreakerLimits
+from redrive.domain.breaker import USUAL, BreakerLimits, held_by
 from redrive.domain.filters import Filters, Page
 from redrive.domain.letter import Claim, Head, Letter, Result
 from redrive.domain.lifecycle import State
 from redrive.domain.replay import (
+    GONE,
     REPLAYED_BY_DEFAULT,
     Destination,
     Replay,
@@ -47,7 +48,7 @@ from redrive.store.schema import (
     redrive_tag,
 )
 from redrive.store.selecting import conditions, is_listed_by_tag
-from redrive.store.sendings import Order, Outcome, claim, copied_of, record
+from redrive.store.sendings import MOST_BYTES, Order, Outcome, claim, copied_of, record
 
 _LETTER: Final = redrive_letter.c
 _ATTEMPT: Final = redrive_attempt.c
@@ -55,8 +56,6 @@ _HISTORY: Final = redrive_history.c
 _REPLAY: Final = redrive_replay.c
 _ITEM: Final = redrive_replay_letter.c
 _STRATEGY: Final = "manual"
-_MOST_BYTES: Final = 16 * 2**20
-"""Of bodies in one batch, unless one letter is larger."""
 _NOWHERE: Final = "nothing tells in which queue it failed; say where to with --to"
 _COLUMNS: Final = tuple(redrive_replay.columns.keys())
 
@@ -331,7 +330,7 @@ class Replays:
                 "skipped": held.skipped + len(chooser.skipped),
                 "updated_at": now,
                 "locked_at": now,
-                "reason": f"the breaker of {chooser.held_by} is open" if waits else "",
+                "reason": held_by(chooser.held_by or "") if waits else "",
             }
             if done:
                 values |= {"state": ReplayState.DONE.value, "locked_by": None, "locked_at": None}
@@ -422,7 +421,7 @@ class _Chooser:
                 self.taken += 1
                 continue
             size += letters[id_].size
-            if orders and size > _MOST_BYTES:
+            if orders and size > MOST_BYTES:
                 break
             if there.queue is not None:
                 answer = await gate.admit((self._replay.vhost, there.queue))
@@ -452,7 +451,7 @@ class _Chooser:
         for id_ in ids:
             letter = letters.get(id_)
             if letter is None:
-                judged.append((id_, "it was deleted meanwhile"))
+                judged.append((id_, GONE))
                 continue
             reason = why_not(
                 letter,

@@ -23,7 +23,7 @@ from typing import Final
 from sqlalchemy import CTE, ColumnElement, ScalarSelect, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from redrive.domain.breaker import USUAL, BreakerLimits
+from redrive.domain.breaker import USUAL, BreakerLimits, held_by
 from redrive.domain.letter import Claim, Envelope, Head, Letter, Result
 from redrive.domain.lifecycle import State, require
 from redrive.domain.revival import Decision, LeaveToPerson, Postpone, Send
@@ -287,7 +287,7 @@ async def _admitted(gate: Gate, letter: Letter, decision: Decision) -> Decision:
     return Postpone(
         at=answer.again_at,
         strategy=decision.strategy,
-        reason=f"the breaker of {decision.queue} is open",
+        reason=held_by(decision.queue),
         noted=False,
     )
 

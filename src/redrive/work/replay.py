@@ -24,6 +24,7 @@ from typing import Final
 
 import structlog
 
+from redrive.domain.breaker import held_by
 from redrive.domain.letter import Claim, Head, Letter, Result
 from redrive.domain.lifecycle import State
 from redrive.domain.replay import Destination, Replay
@@ -233,7 +234,7 @@ class ReplayRunner:
 
     async def _wait_for_breaker(self, replay: Replay, batch: Batch, progress: Progress) -> None:
         """Until it may admit another letter; with a sign of life now and then."""
-        progress.waits_for = f"the breaker of {batch.held_by} is open"
+        progress.waits_for = held_by(batch.held_by or "")
         self._on_progress(progress)
         wait = self._renew
         if batch.wait_until is not None and batch.now is not None:
