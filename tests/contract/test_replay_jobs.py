@@ -227,7 +227,7 @@ async def test_letters_are_sent_by_a_person_from(store: Store, state: State) -> 
 async def test_a_batch_has_no_more_bytes_than_memory_should_hold(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replays, "_MOST_BYTES", 100)
+    monkeypatch.setattr(replays, "MOST_BYTES", 100)
     await stored(store, 3, body=b"x" * 40)
     await stored(store, 1, body=b"x" * 400)
     job = await running(store)
