@@ -17,6 +17,6 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     if request.param == "sqlite":
         url = f"sqlite:///{tmp_path}/redrive.db"
     else:
-        url = request.getfixturevalue("database")
+        url = request.getfixturevalue("store_database")
     async with letter_store(url) as opened:
         yield opened

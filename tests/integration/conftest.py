@@ -27,6 +27,6 @@ async def server_on_each(
     if request.param == "sqlite":
         url = f"sqlite:///{tmp_path}/redrive.db"
     else:
-        url = request.getfixturevalue("database")
+        url = request.getfixturevalue("store_database")
     async with serving(settings_for(tmp_path, vhost.url, url)) as up:
         yield up

@@ -15,12 +15,11 @@ from redrive.amqp import Delivery, Properties, fields
 from redrive.domain.letter import Arrival, Result
 from redrive.domain.lifecycle import State
 from redrive.store.digests import body_digest
-from redrive.store.engine import open_database
 from redrive.store.schema import redrive_attempt, redrive_letter
 from redrive.store.store import Store, open_letter_store
-from redrive.store.upgrade import upgrade
 from redrive.work.system_state import SystemState
 from redrive.work.understand import Understanding
+from tests.services.empty_stores import prepare
 
 OWN = frozenset({"retry-queue", "dlq-queue", "queue.delay.1", "retry-queue-1"})
 BEGAN = datetime(2026, 2, 11, 12, 0, 7, 123456, tzinfo=UTC)
@@ -87,9 +86,7 @@ def failed(reason: str, *, error_type: str = "TIMEOUT_ERROR", queue: str = "orde
 @asynccontextmanager
 async def letter_store(url: str) -> AsyncIterator[Store]:
     """A store with its tables, closed afterwards."""
-    database = open_database(url, ours=True)
-    await upgrade(database)
-    await database.close()
+    await prepare(url)
     store = await open_letter_store(url)
     try:
         yield store

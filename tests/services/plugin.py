@@ -22,6 +22,7 @@ import pytest
 
 from redrive.broker.private import PrivateCluster, PrivateNode
 from tests.services.chroots import root_of
+from tests.services.empty_stores import empty, with_tables
 from tests.services.postgres import PrivatePostgres
 from tests.services.proxy import Proxy
 
@@ -98,6 +99,21 @@ def database(postgres: PrivatePostgres) -> Iterator[str]:
     name = postgres.create_database()
     yield postgres.url(name)
     postgres.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def _database_with_tables(postgres: PrivatePostgres) -> str:
+    return with_tables(postgres.url(postgres.create_database()))
+
+
+@pytest.fixture
+def store_database(_database_with_tables: str) -> str:
+    """The URL of a database with Redrive's tables and nothing in them.
+
+    The run has one, which the next test gets emptied: who changes more than rows needs `database`.
+    """
+    empty(_database_with_tables)
+    return _database_with_tables
 
 
 @pytest.fixture
