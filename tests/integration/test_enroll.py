@@ -16,7 +16,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from redrive.broker.private import PrivateNode
 from tests.services.commands import Redrive
 from tests.services.eventually import eventually
-from tests.services.plugin import Vhost
+from tests.services.plugin import QUICK_STATISTICS, Vhost
 
 OURS = {"dead-letter-exchange": "retry-exchange", "dead-letter-routing-key": "retry-routing-key"}
 SAFE = {"dead-letter-strategy": "at-least-once", "overflow": "reject-publish"}
@@ -24,8 +24,8 @@ SAFE = {"dead-letter-strategy": "at-least-once", "overflow": "reject-publish"}
 
 @pytest.fixture(scope="module")
 def quick_node(rabbitmq_root: Path | None) -> Iterator[PrivateNode]:
-    """A broker that shows a queue's policy after a fifth of a second instead of five."""
-    with PrivateNode(root=rabbitmq_root, extra_config="collect_statistics_interval = 200") as node:
+    """A broker that shows a queue's policy after one second instead of five."""
+    with PrivateNode(root=rabbitmq_root, extra_config=QUICK_STATISTICS) as node:
         node.ctl("eval", "application:set_env(rabbit, quorum_tick_interval, 200).")
         yield node
 

@@ -26,6 +26,14 @@ from tests.services.empty_stores import empty, with_tables
 from tests.services.postgres import PrivatePostgres
 from tests.services.proxy import Proxy
 
+# The management API is a second behind, not five: its finest samples say how often it looks.
+QUICK_STATISTICS = """\
+collect_statistics_interval = 200
+management.sample_retention_policies.global.minute = 1
+management.sample_retention_policies.basic.minute = 1
+management.sample_retention_policies.detailed.10 = 1
+"""
+
 OwnNode = Callable[..., PrivateNode]
 NewProxy = Callable[[str, int], Awaitable[Proxy]]
 
