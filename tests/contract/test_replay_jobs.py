@@ -21,7 +21,7 @@ from redrive.domain.replay import Destination, Replay, ReplayOrder, ReplayState
 from redrive.domain.revival import LeaveToPerson
 from redrive.domain.verdict import Receipt
 from redrive.errors import CursorRefused, OrderRefused
-from redrive.store import replays
+from redrive.store import replay_choice, replays
 from redrive.store.replays import Batch
 from redrive.store.store import Store
 from tests.services.letters import BEGAN, arrival, died_in
@@ -227,7 +227,7 @@ async def test_letters_are_sent_by_a_person_from(store: Store, state: State) -> 
 async def test_a_batch_has_no_more_bytes_than_memory_should_hold(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replays, "MOST_BYTES", 100)
+    monkeypatch.setattr(replay_choice, "MOST_BYTES", 100)
     await stored(store, 3, body=b"x" * 40)
     await stored(store, 1, body=b"x" * 400)
     job = await running(store)

@@ -18,7 +18,8 @@ from redrive.domain.filters import Filters
 from redrive.domain.letter import Letter, Result
 from redrive.domain.replay import why_not
 from redrive.store.engine import Database
-from redrive.store.replays import Replays, in_doubt_of, last_of_replay
+from redrive.store.replay_choice import in_doubt_of
+from redrive.store.replays import Replays, last_of_replay
 from redrive.store.rows import read_letter
 from redrive.store.schema import (
     redrive_attempt,

@@ -23,40 +23,32 @@ from redrive.domain.filters import Filters, Page
 from redrive.domain.letter import Claim, Head, Letter, Result
 from redrive.domain.lifecycle import State
 from redrive.domain.replay import (
-    GONE,
     REPLAYED_BY_DEFAULT,
     Destination,
     Replay,
     ReplayOrder,
     ReplayState,
-    why_not,
 )
-from redrive.domain.verdict import OUTSTANDING
 from redrive.errors import CountChanged, OrderRefused
-from redrive.store.breakers import gate_of
-from redrive.store.changing import chunks, lock_heads
+from redrive.store.changing import lock_heads
 from redrive.store.clock import DatabaseClock
 from redrive.store.cursors import read_cursor
-from redrive.store.details import last_sendings
 from redrive.store.engine import Database
+from redrive.store.replay_choice import Chooser
 from redrive.store.schema import (
     redrive_attempt,
-    redrive_history,
     redrive_letter,
     redrive_replay,
     redrive_replay_letter,
     redrive_tag,
 )
 from redrive.store.selecting import conditions, is_listed_by_tag
-from redrive.store.sendings import MOST_BYTES, Order, Outcome, claim, copied_of, record
+from redrive.store.sendings import Outcome, claim, record
 
 _LETTER: Final = redrive_letter.c
 _ATTEMPT: Final = redrive_attempt.c
-_HISTORY: Final = redrive_history.c
 _REPLAY: Final = redrive_replay.c
 _ITEM: Final = redrive_replay_letter.c
-_STRATEGY: Final = "manual"
-_NOWHERE: Final = "nothing tells in which queue it failed; say where to with --to"
 _COLUMNS: Final = tuple(redrive_replay.columns.keys())
 
 
@@ -319,7 +311,7 @@ class Replays:
             letters = await lock_heads(connection, ids)
             # After the locks: an edit that is sent is never later than its sending.
             now = await self._clock.now(connection)
-            chooser = _Chooser(connection, held, now, self._limits, destination_of)
+            chooser = Chooser(connection, held, now, self._limits, destination_of)
             orders = await chooser.choose(ids, letters)
             claims = await claim(connection, orders, worker, now)
             position = held.position + chooser.taken
@@ -387,98 +379,6 @@ class Replays:
             await record(connection, worker, outcomes, now, verdict_after)
 
 
-class _Chooser:
-    """Goes through the next letters of a job: which are sent, which are left out, where to stop."""
-
-    def __init__(
-        self,
-        connection: AsyncConnection,
-        replay: Replay,
-        now: datetime,
-        limits: BreakerLimits,
-        destination_of: Callable[[Letter | Head], Destination | None],
-    ) -> None:
-        self._connection = connection
-        self._replay = replay
-        self._now = now
-        self._limits = limits
-        self._destination_of = destination_of
-        self.taken = 0
-        self.skipped: list[tuple[str, str]] = []
-        self.wait_until: datetime | None = None
-        self.held_by: str | None = None
-
-    async def choose(self, ids: Sequence[str], letters: dict[str, Head]) -> list[Order]:
-        judged = await self._judge(ids, letters)
-        queues = {there.queue for _, there in judged if isinstance(there, Destination)}
-        places = {(self._replay.vhost, queue) for queue in queues if queue is not None}
-        gate = await gate_of(self._connection, places, self._now, self._limits)
-        orders: list[Order] = []
-        size = 0
-        for id_, there in judged:
-            if isinstance(there, str):
-                self.skipped.append((id_, there))
-                self.taken += 1
-                continue
-            size += letters[id_].size
-            if orders and size > MOST_BYTES:
-                break
-            if there.queue is not None:
-                answer = await gate.admit((self._replay.vhost, there.queue))
-                if not answer.admitted:
-                    self.held_by, self.wait_until = there.queue, answer.again_at
-                    break
-            self.taken += 1
-            orders.append(
-                Order(
-                    letter=letters[id_],
-                    strategy=_STRATEGY,
-                    queue=there.queue,
-                    exchange=there.exchange,
-                    replay_id=self._replay.id,
-                )
-            )
-        return orders
-
-    async def _judge(
-        self, ids: Sequence[str], letters: dict[str, Head]
-    ) -> list[tuple[str, Destination | str]]:
-        """Where each letter goes, or why it does not."""
-        copied = await copied_of(self._connection, ids)
-        in_doubt = await in_doubt_of(self._connection, list(letters.values()))
-        resolved = await self._resolved_since(list(letters.values()))
-        judged: list[tuple[str, Destination | str]] = []
-        for id_ in ids:
-            letter = letters.get(id_)
-            if letter is None:
-                judged.append((id_, GONE))
-                continue
-            reason = why_not(
-                letter,
-                in_doubt=id_ in in_doubt,
-                resolved_since=id_ in resolved,
-                has_copy=id_ in copied,
-                doubtful=self._replay.doubtful,
-            )
-            judged.append((id_, reason or self._destination_of(letter) or _NOWHERE))
-        return judged
-
-    async def _resolved_since(self, letters: Sequence[Head]) -> set[str]:
-        """Of these letters, those that were resolved after the replay was ordered: whoever did not
-        ask for resolved letters has not asked for them."""
-        found: set[str] = set()
-        resolved = [letter.id for letter in letters if letter.status is State.RESOLVED]
-        for some in chunks(resolved):
-            query = select(_HISTORY.letter_id).where(
-                _HISTORY.letter_id.in_(some),
-                _HISTORY.after == State.RESOLVED.value,
-                _HISTORY.before != State.RESOLVED.value,
-                _HISTORY.at > self._replay.created_at,
-            )
-            found.update((await self._connection.execute(query)).scalars())
-        return found
-
-
 def last_of_replay(replay_id: str) -> tuple[ColumnElement[bool], ...]:
     """Of the attempts of a job, the newest of each letter: one that was refused, and then sent
     after the job was resumed, was sent."""
@@ -489,17 +389,6 @@ def last_of_replay(replay_id: str) -> tuple[ColumnElement[bool], ...]:
         later.c.replay_id == replay_id,
     )
     return _ATTEMPT.replay_id == replay_id, ~newer
-
-
-async def in_doubt_of(connection: AsyncConnection, letters: Sequence[Letter | Head]) -> set[str]:
-    """Of these letters, those whose last sending has no verdict: it may have been consumed."""
-    sent = [letter.id for letter in letters if letter.generation]
-    found: set[str] = set()
-    for some in chunks(sent):
-        for id_, attempt in (await last_sendings(connection, some)).items():
-            if attempt.result in OUTSTANDING:
-                found.add(id_)
-    return found
 
 
 async def _stuck_in_order(connection: AsyncConnection, replay: Replay) -> str | None:
