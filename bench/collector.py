@@ -72,20 +72,20 @@ async def _round(
     await stage.publish(dead_letters(SOURCE, messages))
     if name in ENGINES:
         async with empty_store(server, name) as (url, store):
-            moving: Moving = await _collector(stage, url)
-            rate, cpu = await _measure(stage, moving, messages)
+            moving: Moving = await start_collector(stage, url)
+            rate, cpu = await timed(stage, moving, messages)
             if (await store.books.ledger()).received != messages:
                 raise BenchFailed(f"{name}: not every message is in the store")
         into[1][name].append(cpu)
     else:
         client = next(shovel for shovel in SHOVELS if shovel.name == name)
         moving = await client.prepare(stage, Order(stage.url, SOURCE, TARGET))
-        rate, _ = await _measure(stage, moving, messages)
+        rate, _ = await timed(stage, moving, messages)
     into[0][name].append(rate)
     await stage.delete(SOURCE, TARGET)
 
 
-async def _measure(stage: Stage, moving: Moving, messages: int) -> tuple[float, float]:
+async def timed(stage: Stage, moving: Moving, messages: int) -> tuple[float, float]:
     """Messages a second, and µs of CPU of the client's own process for each."""
     try:
         await stage.calm()
@@ -97,7 +97,8 @@ async def _measure(stage: Stage, moving: Moving, messages: int) -> tuple[float, 
     return pace(samples), usage.cpu_s / messages * 1e6 if usage else 0.0
 
 
-async def _collector(stage: Stage, store_url: str) -> MoverProcess:
+async def start_collector(stage: Stage, store_url: str) -> MoverProcess:
+    """The product's collector, of the queue `SOURCE`."""
     order = Order(stage.url, SOURCE, "-")
     return await MoverProcess.start("bench.movers.collector", order, store_url)
 
@@ -128,7 +129,7 @@ async def _growth(stage: Stage, server: PrivatePostgres, options: Options) -> di
     messages, warm = (_MANY // 100, _WARM // 10) if options.quick else (_MANY, _WARM)
     await stage.declare(SOURCE, "quorum")
     async with empty_store(server, "PostgreSQL") as (url, store):
-        collector = await _collector(stage, url)
+        collector = await start_collector(stage, url)
         try:
             await collector.go()
             process = psutil.Process(collector.pid)
