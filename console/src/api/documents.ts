@@ -32,3 +32,6 @@ export const STATES = [
 export function wordOf(state: State): string {
   return state.replace("dlq_", "");
 }
+
+export type Content = Schemas["Content"];
+export type Classification = Schemas["Classification"];

@@ -20,4 +20,5 @@ export const screens: readonly Screen[] = [
     component: lazy(() => import("./letters/Letters")),
     nav: { label: "Letters", icon: "letters", key: "l" },
   },
+  { path: "/letters/:id", component: lazy(() => import("./letter/Letter")) },
 ];
