@@ -39,10 +39,12 @@ static: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	scripts/console check
 
 lock: setup ## Write requirements/ anew from pyproject.toml (UPGRADE=1: newest versions)
 	@scripts/lock $(if $(UPGRADE),--upgrade)
 
 clean: ## Remove .venv, caches and builds
+	rm -rf console/node_modules src/redrive/server/console
 	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

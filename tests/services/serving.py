@@ -75,11 +75,14 @@ class Server:
         await self.store.access.set_user(name, role, await Passwords().hash(password))
 
 
-def settings_for(folder: Path, broker_url: str, store_url: str, more: str = "") -> Settings:
+def settings_for(
+    folder: Path, broker_url: str, store_url: str, more: str = "", *, management_url: str = ""
+) -> Settings:
     """Settings as a user writes them; `more` is TOML."""
     file = folder / "server.toml"
+    management = f"management_url = {json.dumps(management_url)}\n" if management_url else ""
     file.write_text(
-        f"[broker]\nurl = {json.dumps(broker_url)}\n"
+        f"[broker]\nurl = {json.dumps(broker_url)}\n{management}"
         f"[store]\nurl = {json.dumps(store_url)}\n"
         f'[topology]\nqueue_type = "classic"\n{more}'
     )

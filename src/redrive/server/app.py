@@ -1,4 +1,4 @@
-"""The app: routes, what stands before them, and the OpenAPI document.
+"""The app: routes, the console, what stands before them, and the OpenAPI document.
 
 Guarantees: a request goes through protection (headers, size, defects), then authentication, then
 its route, in this order. The document at /openapi.json is complete: every route, answer and error.
@@ -22,6 +22,7 @@ from redrive.server import (
     health,
     letter_changes,
     letter_edits,
+    letter_reading,
     letters,
     policies,
     replays,
@@ -32,6 +33,7 @@ from redrive.server import (
 )
 from redrive.server.authentication import API, COOKIE, Authentication
 from redrive.server.closed_buckets import ClosedBuckets
+from redrive.server.console_files import console
 from redrive.server.live import Live
 from redrive.server.login_limits import LoginLimits
 from redrive.server.problems import ProblemDocument, tell_problems
@@ -42,6 +44,7 @@ from redrive.work.passwords import Passwords
 _ROUTERS: Final = (
     letter_changes,  # before letters: its paths are longer
     letter_edits,
+    letter_reading,
     letters,
     groups,
     replays,
@@ -70,6 +73,7 @@ class Application:
         setattr(self.api.state, session.LIMITS, LoginLimits(time.monotonic))
         setattr(self.api.state, session.PASSWORDS, Passwords())
         self.api.include_router(health.probes(checkup))
+        self.api.include_router(console())
         guarded = Authentication(self.api, lambda: self._desk, loopback=loopback)
         self.asgi: ASGIApp = Protection(guarded)
 

@@ -1,0 +1,37 @@
+// The API's documents by the names that the console uses.
+import type { components, operations } from "./schema";
+
+type Schemas = components["schemas"];
+
+export type LetterSummary = Schemas["LetterSummary"];
+export type Letter = Schemas["LetterDocument"];
+export type LetterPage = Schemas["LetterPage"];
+export type State = LetterSummary["status"];
+export type Body = Schemas["Body"];
+export type Header = Schemas["Header"];
+export type Death = Schemas["Death"];
+export type Attempt = Schemas["Attempt"];
+export type Edit = Schemas["Edit"];
+export type ReplayPreview = Schemas["ReplayPreview"];
+export type Replay = Schemas["Replay"];
+export type Me = Schemas["Me"];
+export type Role = NonNullable<Me["role"]>;
+export type Selection = Schemas["Selection"];
+export type LettersQuery = NonNullable<operations["list_letters"]["parameters"]["query"]>;
+
+export const STATES = [
+  "dlq_pending",
+  "dlq_processing",
+  "dlq_manual",
+  "dlq_failed",
+  "dlq_resolved",
+  "dlq_archived",
+] as const satisfies readonly State[];
+
+/** The state as people say it. */
+export function wordOf(state: State): string {
+  return state.replace("dlq_", "");
+}
+
+export type Content = Schemas["Content"];
+export type Classification = Schemas["Classification"];

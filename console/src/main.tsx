@@ -1,0 +1,36 @@
+import "@fontsource-variable/inter";
+import "@fontsource-variable/jetbrains-mono";
+import "./style/tokens.css";
+import "./style/base.css";
+import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
+import { StrictMode } from "react";
+import { createRoot } from "react-dom/client";
+import { asProblem } from "./api/problem";
+import { Toasts } from "./parts/Toasts";
+import { App } from "./shell/App";
+
+const TRIES = 3;
+
+const queries = new QueryClient({
+  defaultOptions: {
+    queries: {
+      // Live events say what is stale. Without them: after a while, when somebody looks.
+      staleTime: 30_000,
+      networkMode: "always",
+      // A server that is away comes back: asked again for as long as somebody waits.
+      retry: (failures, error) => asProblem(error).passing && failures < TRIES,
+      retryDelay: (failures) => Math.min(500 * 2 ** failures, 4000),
+    },
+    mutations: { networkMode: "always", retry: false },
+  },
+});
+
+createRoot(document.getElementById("root")!).render(
+  <StrictMode>
+    <QueryClientProvider client={queries}>
+      <Toasts>
+        <App />
+      </Toasts>
+    </QueryClientProvider>
+  </StrictMode>,
+);

@@ -1,0 +1,74 @@
+// Letters, page by page, as far as somebody has scrolled.
+//
+// Live: while few pages are read, a hint reads them again. Beyond that a list that is re-read under
+// somebody's eyes would jump and cost much: then `changed` says that there is something new.
+import { useInfiniteQuery } from "@tanstack/react-query";
+import { useEffect, useMemo, useRef, useState } from "react";
+import { get } from "../../api/client";
+import type { LetterPage, LetterSummary } from "../../api/documents";
+import { useHint } from "../../live/useHint";
+import type { LetterFilters } from "./filters";
+
+const PAGE = 100;
+const READ_AGAIN = 3;
+
+export interface LetterPages {
+  letters: readonly LetterSummary[];
+  /** False while the first page of these filters has not come. */
+  ready: boolean;
+  error: Error | null;
+  more: boolean;
+  changed: boolean;
+  readMore: () => void;
+  readAgain: () => void;
+}
+
+export function useLetterPages(filters: Pick<LetterFilters, "query" | "text">): LetterPages {
+  const pages = useInfiniteQuery({
+    queryKey: ["letter pages", filters.text],
+    queryFn: ({ pageParam, signal }) =>
+      get(
+        "/api/v1/letters",
+        { query: { ...filters.query, limit: PAGE, ...(pageParam ? { after: pageParam } : {}) } },
+        { signal },
+      ),
+    initialPageParam: null as string | null,
+    getNextPageParam: (last: LetterPage) => last.next,
+    placeholderData: (before) => before,
+    gcTime: 60_000,
+  });
+  const { changed, readAgain } = useHints(pages.data?.pages.length ?? 0, () => void pages.refetch());
+  const letters = useMemo(() => pages.data?.pages.flatMap((page) => page.items) ?? [], [pages.data]);
+  return {
+    letters,
+    ready: pages.data !== undefined,
+    error: pages.error,
+    more: pages.hasNextPage,
+    changed,
+    readMore: () => {
+      if (pages.hasNextPage && !pages.isFetching) void pages.fetchNextPage();
+    },
+    readAgain,
+  };
+}
+
+function useHints(read: number, readAgain: () => void) {
+  const hint = useHint("letters");
+  const seen = useRef(hint);
+  const [changed, setChanged] = useState(false);
+  useEffect(() => {
+    if (hint === seen.current || read === 0) return;
+    const first = seen.current === 0;
+    seen.current = hint;
+    if (first) return;
+    if (read <= READ_AGAIN) readAgain();
+    else setChanged(true);
+  });
+  return {
+    changed,
+    readAgain: () => {
+      setChanged(false);
+      readAgain();
+    },
+  };
+}

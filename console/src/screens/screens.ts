@@ -1,0 +1,24 @@
+// Every screen that there is. The navigation, the routes and the `g` shortcuts are made from this
+// list; a screen is loaded when it is first shown. The first is where `/` leads.
+import { lazy, type ComponentType } from "react";
+import type { Role } from "../api/documents";
+import type { IconName } from "../parts/Icon";
+
+export interface Screen {
+  /** The route, with parameters as `:name`. */
+  path: string;
+  component: ComponentType;
+  /** Its place in the navigation; without one it is reached from another screen. */
+  nav?: { label: string; icon: IconName; key: string };
+  /** Who may see it; everybody without. */
+  role?: Role;
+}
+
+export const screens: readonly Screen[] = [
+  {
+    path: "/letters",
+    component: lazy(() => import("./letters/Letters")),
+    nav: { label: "Letters", icon: "letters", key: "l" },
+  },
+  { path: "/letters/:id", component: lazy(() => import("./letter/Letter")) },
+];

@@ -1,0 +1,21 @@
+import { Component, type ReactNode } from "react";
+import { ErrorNotice } from "../parts/ErrorNotice";
+import { Page } from "../parts/Page";
+
+/** A defect of one screen leaves the rest of the console usable. */
+export class Boundary extends Component<{ children: ReactNode }, { error: Error | null }> {
+  override state: { error: Error | null } = { error: null };
+
+  static getDerivedStateFromError(error: Error) {
+    return { error };
+  }
+
+  override render() {
+    if (this.state.error === null) return this.props.children;
+    return (
+      <Page title="Something unforeseen happened">
+        <ErrorNotice error={this.state.error} retry={() => window.location.reload()} />
+      </Page>
+    );
+  }
+}
