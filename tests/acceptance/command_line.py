@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from redrive.broker.processes import GuardedProcess
 from tests.services.eventually import eventually_async
 from tests.services.moving import channel_to
@@ -117,6 +119,15 @@ class CommandLine:
         finally:
             running.process.kill()
 
+    @asynccontextmanager
+    async def serving(self, roles: str = "server") -> AsyncIterator[tuple[str, Running]]:
+        """`redrive run` with the server, once that answers; its address. Ends by kill -9."""
+        running = Running(self.start("run", "--roles", roles), self)
+        try:
+            yield await running.answers(), running
+        finally:
+            running.process.kill()
+
 
 @dataclass(frozen=True)
 class Running:
@@ -133,6 +144,26 @@ class Running:
                 return all([(await channel.inspect_queue(each))[1] for each in queues])
 
             await eventually_async(consumed, within=STARTS_WITHIN, what=f"a consumer of {queues}")
+
+    async def answers(self) -> str:
+        """Wait until the server has opened its store; its address."""
+        async with httpx.AsyncClient(trust_env=False) as client:
+
+            async def address() -> str | None:
+                assert self.process.alive, self.by.log.read_text()
+                listening = self.by.logged("server.listening")
+                if not listening:
+                    return None
+                found = str(listening[-1]["address"])
+                try:
+                    answer = await client.get(f"{found}/api/v1/session")
+                except httpx.TransportError:
+                    return None  # of a process before this one
+                return found if answer.status_code == httpx.codes.OK else None
+
+            found = await eventually_async(address, within=STARTS_WITHIN, what="the server is up")
+            assert found is not None
+            return found
 
     def pause(self) -> None:
         self.process.send(signal.SIGSTOP)

@@ -1,10 +1,11 @@
-"""One letter's whole life (DESIGN.md), as far as it goes by now; grown by every issue.
+"""One letter's whole life (DESIGN.md); grown by every issue.
 
-A plain pika consumer that only rejects → tiers → dead letter queue → letter → body edited →
-replayed → consumed → resolved, through the command line, with kill -9 of Redrive before the first
-delivery, while the message waits in a tier, while it is on its way back, while the collector has it
-in hand, after it is stored, after it is left to a person, while the replay has not sent it, and
-while its verdict is awaited.
+A plain pika consumer that only rejects → tiers → dead letter queue → letter → seen in the API and
+the console → body edited → replayed → consumed → resolved. Redrive is killed with -9 before the
+first delivery, while the message waits in a tier, while it is on its way back, while the collector
+has it in hand, after it is stored, after it is left to a person, while somebody has typed a new
+body, after that is saved, while a replay has not sent it, after a replay is ordered, after it is
+sent, and while its verdict is awaited. The page in the browser stays open all the time.
 """
 
 from __future__ import annotations
@@ -17,10 +18,14 @@ from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
+import httpx
+from playwright.async_api import Page, expect
+
 from redrive.amqp import Delivery, Properties, Publish
-from redrive.broker.processes import GuardedProcess
+from redrive.broker.processes import GuardedProcess, free_ports
 from redrive.domain import headers
 from redrive.domain.deaths import read_deaths
+from tests.acceptance.at_the_console import order_a_replay, person_at, save_the_edit, type_a_body
 from tests.acceptance.command_line import CommandLine
 from tests.acceptance.plain_consumer import PlainConsumer, Seen
 from tests.services.eventually import eventually_async
@@ -45,7 +50,8 @@ async def empty(url: str, queue: str) -> None:
 
 async def test_one_letters_whole_life(vhost: Vhost, tmp_path: Path) -> None:
     url = vhost.url
-    redrive = CommandLine(tmp_path, url, TIERS, more=WORKER)
+    (port,) = free_ports(1)
+    redrive = CommandLine(tmp_path, url, TIERS, more=f"{WORKER}[server]\nport = {port}\n")
     redrive.write_settings()
     await redrive.done("topology", "apply")
     await redrive.done("topology", "check")
@@ -90,10 +96,9 @@ async def test_one_letters_whole_life(vhost: Vhost, tmp_path: Path) -> None:
     has_its_whole_history(dead)
     letter = await becomes_a_letter(redrive, url, dead)
     await is_left_to_a_person(redrive, url, letter)
-    await redrive.done(
-        "letters", "edit", letter, "--body", str(mended_in(tmp_path)), "--reason", "a typo"
-    )
-    await is_replayed(redrive, url, letter)
+    async with person_at(f"http://127.0.0.1:{port}") as page:
+        await is_seen_and_mended(redrive, letter, page)
+        await is_replayed(redrive, url, letter, page)
     await redrive.done("stats", "--ledger")
     for queue in (QUEUE, DEAD, *READ_BY_THE_RETRIER):
         async with channel_to(url) as channel:
@@ -178,11 +183,23 @@ async def is_left_to_a_person(redrive: CommandLine, url: str, letter: str) -> No
         await running.kill()
 
 
-def mended_in(folder: Path) -> Path:
-    """What a person makes of the body."""
-    path = folder / "mended.json"
-    path.write_bytes(MENDED)
-    return path
+async def is_seen_and_mended(redrive: CommandLine, letter: str, page: Page) -> None:
+    async with redrive.serving() as (address, running):
+        async with httpx.AsyncClient(base_url=address, trust_env=False) as client:
+            answer = (await client.get(f"/api/v1/letters/{letter}")).json()
+        assert answer["body"]["data"].encode() == BODY
+        await page.goto("/letters?status=manual")
+        row = page.get_by_role("row").filter(has_text=QUEUE)
+        await expect(row).to_contain_text("REJECTED")
+        await page.goto(f"/letters/{letter}")
+        await type_a_body(page, MENDED.decode())
+        # Killed before what was typed is saved: the page says so, and keeps it.
+        await running.kill()
+        await page.get_by_role("button", name="Review the change").click()
+        await expect(page.get_by_role("dialog").get_by_role("alert")).to_be_visible()
+    async with redrive.serving() as (_, running):
+        await save_the_edit(page, "a typo")
+        await running.kill()
 
 
 def has_open(process: GuardedProcess, name: str) -> bool:
@@ -191,7 +208,7 @@ def has_open(process: GuardedProcess, name: str) -> bool:
     return any(name in str(each.readlink()) for each in files if each.is_symlink())
 
 
-async def is_replayed(redrive: CommandLine, url: str, letter: str) -> None:
+async def is_replayed(redrive: CommandLine, url: str, letter: str, page: Page) -> None:
     # Killed before it is sent: the store is locked, so the job cannot claim it.
     async with store_is_locked(redrive.folder / "redrive.db"):
         replaying = redrive.start("replay", letter, "--ignore-health")
@@ -201,26 +218,40 @@ async def is_replayed(redrive: CommandLine, url: str, letter: str) -> None:
         await asyncio.to_thread(replaying.kill)
     assert (await shown(redrive, letter))["status"] == "dlq_manual"
 
+    # Killed as soon as it is ordered: the order stays, and another process sends it.
+    async with redrive.serving() as (_, running):
+        await order_a_replay(page)
+        await running.kill()
+    async with redrive.running(admin_url=url, queues=[], roles="worker") as running:
+        await was_sent(redrive, letter)
+        await running.kill()
+
     def accepts_mended(seen: Seen) -> bool:
         return seen.body == MENDED
 
-    await redrive.done("replay", letter, "--ignore-health")
-    found = await shown(redrive, letter)
-    assert [attempt["result"] for attempt in found["replayAttempts"]] == ["sent"]
     with PlainConsumer(url, QUEUE, accepts_mended).running() as consumer:
         await consumer.has_seen(1)
         # Killed while its verdict is awaited.
         async with redrive.running(admin_url=url, queues=[], roles="janitor") as running:
             await clock_has_started(redrive, letter)
             await running.kill()
-        async with redrive.running(admin_url=url, queues=[], roles="worker,janitor"):
+        async with redrive.serving("server,worker,janitor"):
             found = await has_status(redrive, letter, "dlq_resolved")
+            await expect(page.get_by_role("heading", level=1)).to_contain_text("resolved")
     (seen,) = consumer.seen
     assert (seen.routing_key, seen.body) == (KEY, MENDED)
     assert seen.headers[headers.LETTER] == letter
     assert found["resolution"] == "silence"
     assert found["body"]["data"].encode() == BODY  # the original is kept
     assert [edit["reason"] for edit in found["edits"]] == ["a typo"]
+
+
+async def was_sent(redrive: CommandLine, letter: str) -> None:
+    async def sent() -> bool:
+        attempts = (await shown(redrive, letter))["replayAttempts"]
+        return [attempt["result"] for attempt in attempts] == ["sent"]
+
+    await eventually_async(sent, within=30, what="the letter sent, once")
 
 
 async def clock_has_started(redrive: CommandLine, letter: str) -> None:

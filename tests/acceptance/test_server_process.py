@@ -7,14 +7,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import httpx
 
-from redrive.broker.processes import GuardedProcess
 from tests.acceptance.command_line import DRAINS_WITHIN, CommandLine
 from tests.services.eventually import eventually_async
 from tests.services.letters import failed, letter_store
@@ -31,26 +28,6 @@ REDRIVE = (sys.executable, "-m", "redrive")
 NOBODY = "amqp://guest:guest@127.0.0.1:9/"
 
 
-@asynccontextmanager
-async def up(
-    redrive: CommandLine, roles: str = "server"
-) -> AsyncIterator[tuple[str, GuardedProcess]]:
-    """A server process, once it answers; its address."""
-    process = redrive.start("run", "--roles", roles)
-    try:
-        await redrive.has_logged("server.listening", "http://")
-        address = redrive.logged("server.listening")[-1]["address"]
-        async with httpx.AsyncClient(base_url=address, trust_env=False) as client:
-
-            async def opened() -> bool:
-                return (await client.get("/api/v1/session")).status_code == 200
-
-            await eventually_async(opened, within=20, what="the store is open")
-        yield address, process
-    finally:
-        process.kill()
-
-
 def command_line(folder: Path, broker: str, server: str = "port = 0") -> CommandLine:
     redrive = CommandLine(folder, broker, ("100ms",), more=f"[server]\n{server}\n")
     redrive.write_settings()
@@ -59,7 +36,7 @@ def command_line(folder: Path, broker: str, server: str = "port = 0") -> Command
 
 async def test_it_ends_in_time_while_somebody_listens_to_events(tmp_path: Path) -> None:
     redrive = command_line(tmp_path, NOBODY)
-    async with up(redrive) as (address, process):
+    async with redrive.serving() as (address, running):
         async with (
             httpx.AsyncClient(base_url=address, trust_env=False, timeout=30) as client,
             client.stream("GET", "/api/v1/events") as events,
@@ -69,9 +46,9 @@ async def test_it_ends_in_time_while_somebody_listens_to_events(tmp_path: Path) 
                 if line.startswith("event: stats"):
                     break
             began = time.monotonic()
-            assert await asyncio.to_thread(process.terminate, DRAINS_WITHIN)
+            assert await asyncio.to_thread(running.process.terminate, DRAINS_WITHIN)
             assert time.monotonic() - began < DRAINS_WITHIN
-        assert process.exit_code == 0, redrive.log.read_text()
+        assert running.process.exit_code == 0, redrive.log.read_text()
 
 
 async def test_a_port_that_is_taken_is_one_clear_line(tmp_path: Path) -> None:
@@ -94,7 +71,7 @@ async def test_reachable_from_elsewhere_it_does_not_start_unless_somebody_can_lo
     assert ended.returncode == 2
     assert "redrive user set" in ended.stderr.splitlines()[-1]
     secret = (await redrive.done("token", "create", "ci", "--role", "viewer")).strip()
-    async with up(redrive) as (address, _):
+    async with redrive.serving() as (address, _):
         port = address.rpartition(":")[2]
         base = f"http://127.0.0.1:{port}/api/v1"
         async with httpx.AsyncClient(trust_env=False) as client:
@@ -119,7 +96,7 @@ async def test_a_user_logs_in_with_the_password_that_was_given_on_stdin(tmp_path
     assert (made.returncode, made.stdout) == (0, "added ann: operator\n"), made.stderr
     assert "ann" in await redrive.done("user", "list")
     async with (
-        up(redrive) as (address, _),
+        redrive.serving() as (address, _),
         httpx.AsyncClient(base_url=f"{address}/api/v1", trust_env=False) as client,
     ):
         answer = await client.post("/session", json={"name": "ann", "password": "correct horse"})
@@ -142,7 +119,7 @@ async def test_a_letter_is_fixed_and_replayed_by_the_api_and_comes_to_its_queue(
     async with letter_store(f"sqlite:///{tmp_path}/redrive.db") as store:
         (one,) = await store.letters.add([here])
     async with (
-        up(redrive, "server,worker") as (address, _),
+        redrive.serving("server,worker") as (address, _),
         httpx.AsyncClient(base_url=f"{address}/api/v1", trust_env=False, timeout=30) as client,
     ):
         edit = {"body": {"encoding": "utf8", "data": '{"order": 2}'}, "madeFrom": 0}
@@ -173,7 +150,7 @@ async def test_any_request_that_can_be_made_up_is_answered_as_the_document_says(
     redrive = command_line(tmp_path, vhost.url)
     async with letter_store(f"sqlite:///{tmp_path}/redrive.db") as store:
         await store.letters.add([failed(f"number {each}") for each in range(20)])
-    async with up(redrive) as (address, _):
+    async with redrive.serving() as (address, _):
         done = await asyncio.to_thread(
             subprocess.run,
             [
