@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -304,6 +305,21 @@ def test_the_exported_script_imports_by_rabbitmqctl_and_leaves_alone_what_exists
     assert [found["name"] for found in differing] == ["dlq-queue"]
     with channel(vhost) as theirs:
         assert theirs.basic_get("dlq-queue", auto_ack=True)[2] == b"kept"
+
+
+def test_a_user_without_any_permission_can_check_and_learns_that_all_is_unknown(
+    quorum: Redrive, vhost: Vhost
+) -> None:
+    assert quorum("topology", "apply").code == 0
+    user = f"nobody-{secrets.token_hex(4)}"
+    vhost.node.api("PUT", f"users/{user}", {"password": "secret", "tags": ""})
+    nothing = {"configure": "^$", "write": "^$", "read": "^$"}
+    vhost.node.api("PUT", f"permissions/{vhost.name}/{user}", nothing)
+    url = vhost.url.replace("guest:guest@", f"{user}:secret@")
+    checked = quorum("topology", "check", settings=f'[broker]\nurl = "{url}"\n')
+    assert checked.code == 0
+    assert checked.out.rstrip().endswith("unknown")
+    assert "as they should be" not in checked.out
 
 
 def test_export_needs_no_broker(quorum: Redrive) -> None:
