@@ -213,9 +213,12 @@ def test_permissions_that_redrive_lacks_are_granted(patient: Patient, tags: str)
     allowed = {"configure": "^mine$", "write": "^route-delay$", "read": "^(retry-queue)$"}
     vhost.node.api("PUT", f"permissions/{vhost.name.replace('/', '%2F')}/{user}", allowed)
     patient.redrive.settings = patient.redrive.settings.replace("guest:guest@", f"{user}:secret@")
+    patient.redrive.settings += '[collector]\nqueues = ["graves.*"]\n'
+    patient.foreign.declare("graves.eu", delivery_limit=1_000_000)
     publish(patient.foreign, "dlq-queue", None)
     found = patient.diagnosed("permissions", user)
     assert "read on queue dlq-queue (to collect what is dead)" in found["reason"]
+    assert ("read on queue graves.eu" in found["reason"]) == bool(tags)  # the API lists it
     assert "write on exchange redrive-return (to give messages back)" in found["reason"]
     assert "on exchange route-delay" not in found["reason"]
     assert "on queue retry-queue (" not in found["reason"]

@@ -36,7 +36,8 @@ from redrive.broker.live import SpareChannel
 from redrive.broker.looking import QueueFacts, Version, read_version
 from redrive.broker.management import Management
 from redrive.broker.site import Site
-from redrive.broker.topology import Exchange, Queue, Topology, with_tiers_beyond
+from redrive.broker.topology import Exchange, Queue, Topology, retry_queue_of, with_tiers_beyond
+from redrive.domain import globs
 from redrive.errors import (
     AccessRefused,
     BrokerError,
@@ -278,7 +279,7 @@ class Look:
         self, exchanges: set[str], queues: set[str]
     ) -> tuple[tuple[Need, ...], tuple[Need, ...]]:
         """What Redrive's roles need, and what of it is lacking. Of what is not there, nothing."""
-        needs = _needs(self._site)
+        needs = _needs(self._site, queues)
         there = [
             need
             for need in needs
@@ -302,18 +303,19 @@ class Look:
         return tuple(needs), tuple(lacking)
 
 
-def _needs(site: Site) -> list[Need]:
+def _needs(site: Site, queues: set[str]) -> list[Need]:
     """What `redrive run` does, of all roles (docs/how-to/least-privilege.md)."""
-    names, topology = site.settings.topology.names, site.topology
-    own = topology.queue_names()
-    delayed = [
-        names.delayed_queue.replace("{n}", str(tier))
-        for tier in range(1, len(site.settings.topology.tiers) + 1)
+    settings, names = site.settings, site.settings.topology.names
+    tiers = range(1, len(settings.topology.tiers) + 1)
+    delayed = [names.delayed_queue.replace("{n}", str(tier)) for tier in tiers]
+    failed = [names.retry_queue, *(retry_queue_of(queue.name) for queue in settings.queue)]
+    collected = [
+        name for pattern in settings.collector.queues for name in globs.matching(pattern, queues)
     ]
     read = {
-        names.retry_queue: "to take what failed",
+        **dict.fromkeys(failed, "to take what failed"),
         **dict.fromkeys(delayed, "to take what has waited"),
-        names.dlq_queue: "to collect what is dead",
+        **dict.fromkeys([names.dlq_queue, *sorted(collected)], "to collect what is dead"),
         names.receipts_queue: "to learn what was handled",
     }
     write = {
@@ -323,7 +325,7 @@ def _needs(site: Site) -> list[Need]:
     }
     return [
         *(Need("write", "exchange", name, purpose) for name, purpose in write.items()),
-        *(Need("read", "queue", name, purpose) for name, purpose in read.items() if name in own),
+        *(Need("read", "queue", name, purpose) for name, purpose in read.items()),
     ]
 
 
