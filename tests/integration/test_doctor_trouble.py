@@ -61,6 +61,17 @@ def test_a_user_with_few_rights_sees_what_it_may(redrive: Redrive, vhost: Vhost,
         assert [each["what"] for each in unseen] in ([], ["feature flags"])
 
 
+def test_a_user_of_the_management_api_without_the_vhost_sees_nothing_of_it(
+    redrive: Redrive, vhost: Vhost
+) -> None:
+    user = f"stranger-{secrets.token_hex(4)}"
+    vhost.node.api("PUT", f"users/{user}", {"password": "secret", "tags": "management"})
+    redrive.settings = redrive.settings.replace("http://", f"http://{user}:secret@")
+    yours, _ = not_looked_at(redrive)
+    assert "the management API refused GET" in yours["why"]
+    assert "secret" not in yours["why"]
+
+
 def test_a_user_without_any_permission_is_told_which_are_needed(
     redrive: Redrive, vhost: Vhost
 ) -> None:

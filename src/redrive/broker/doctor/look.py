@@ -73,7 +73,10 @@ class Look:
         """What there is to see."""
         site, silent = await self._site.without_silent_management()
         if site.management is not None:
-            return await self._by_management(site.management)
+            try:
+                return await self._by_management(site.management)
+            except ManagementError as error:
+                silent = error
         why = "no [broker] management_url is set" if silent is None else str(silent)
         remedy = "set it, for a user with the tag 'management'" if silent is None else silent.remedy
         self._unseen.append(
@@ -288,8 +291,10 @@ class Look:
         spare = SpareChannel(self._site.connection)
         lacking: list[Need] = []
         try:
-            async with asyncio.timeout(_ANSWERS_WITHIN):
-                lacking = [need for need in there if not await _may(spare, need)]
+            for need in there:
+                async with asyncio.timeout(_ANSWERS_WITHIN):
+                    if not await _may(spare, need):
+                        lacking.append(need)
         except TimeoutError:
             self._unseen.append(
                 Unseen(
