@@ -14,6 +14,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,6 +23,7 @@ from redrive.domain.policy import PolicyBook, ReturnTo
 from redrive.errors import ChannelClosed
 
 if TYPE_CHECKING:
+    from redrive.broker.doctor.view import View
     from redrive.broker.management import Management
     from redrive.errors import ManagementError
     from redrive.events import Events
@@ -69,15 +71,15 @@ async def connect(settings: Settings, name: str) -> amqp.Connection:
     return await amqp.connect(addresses(settings), name=name)
 
 
-def management(settings: Settings) -> Management | None:
+def management(settings: Settings, timeout: timedelta | None = None) -> Management | None:
     """The management API, None where the settings name none. The broker's own user by default."""
-    from redrive.broker.management import Management  # noqa: PLC0415  (few commands need HTTP)
+    from redrive.broker.management import TIMEOUT, Management  # noqa: PLC0415  (few need HTTP)
 
     if settings.broker.management_url is None:
         return None
     broker = addresses(settings)[0]
     url = settings.broker.management_url.reveal()
-    return Management(url, broker.user, broker.password, broker.vhost)
+    return Management(url, broker.user, broker.password, broker.vhost, timeout=timeout or TIMEOUT)
 
 
 # Looking into queues
@@ -357,6 +359,25 @@ async def look_at_topology(settings: Settings) -> TopologyLook:
                         counts[finding.part.name] = QueueCounts(*found)
         await spare.close()
         return TopologyLook(drift, counts, None if silent is None else str(silent))
+    finally:
+        await connection.close()
+
+
+# The doctor
+
+
+async def look_at_broker(settings: Settings, target: tuple[int, int] | None = None) -> View:
+    """All that the doctor can see of the broker; `target` is the version to upgrade to."""
+    from redrive.broker.doctor.look import Look  # noqa: PLC0415
+    from redrive.broker.site import Site  # noqa: PLC0415
+    from redrive.work.waits import waits_of  # noqa: PLC0415
+
+    connection = await connect(settings, "redrive doctor")
+    try:
+        # To list thousands of queues takes a broker its time.
+        site = Site(settings, connection, management(settings, timedelta(minutes=1)))
+        waits = partial(waits_of, lambda name: connect(settings, name))
+        return await Look(site, waits, target).view()
     finally:
         await connection.close()
 

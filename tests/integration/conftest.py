@@ -1,13 +1,16 @@
-"""What the suites of the server share."""
+"""What suites share: a server, and brokers of others."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import secrets
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.services.plugin import Vhost
+from redrive.broker.private import PrivateNode
+from tests.services.foreign import Foreign
+from tests.services.plugin import QUICK_STATISTICS, Vhost
 from tests.services.serving import Server, serving, settings_for
 
 
@@ -30,3 +33,20 @@ async def server_on_each(
         url = request.getfixturevalue("store_database")
     async with serving(settings_for(tmp_path, vhost.url, url)) as up:
         yield up
+
+
+@pytest.fixture(scope="session")
+def quick_node(rabbitmq_root: Path | None) -> Iterator[PrivateNode]:
+    """A broker that shows a queue's policy after one second instead of five."""
+    with PrivateNode(root=rabbitmq_root, extra_config=QUICK_STATISTICS) as node:
+        node.ctl("eval", "application:set_env(rabbit, quorum_tick_interval, 200).")
+        yield node
+
+
+@pytest.fixture
+def foreign(quick_node: PrivateNode) -> Iterator[Foreign]:
+    """A vhost with things of others in it."""
+    name = f"foreign/{secrets.token_hex(4)}"
+    quick_node.create_vhost(name)
+    yield Foreign(Vhost(quick_node, name))
+    quick_node.delete_vhost(name)

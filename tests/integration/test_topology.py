@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from redrive.errors import ManagementError
 from redrive.settings.sections import TopologySettings
 from tests.services.commands import Ran, Redrive
 from tests.services.eventually import eventually
+from tests.services.patient import folder_with_rabbitmqctl
 from tests.services.plugin import Vhost
 
 PER_QUEUE = '[[queue]]\nname = "orders"\nexchange = "shop"\ndelay = "30s"\n'
@@ -290,7 +292,7 @@ def test_the_exported_script_imports_by_rabbitmqctl_and_leaves_alone_what_exists
         ["sh"],
         input=script,
         env={
-            "PATH": f"{_folder_with_rabbitmqctl(vhost, tmp_path)}:/usr/bin:/bin",
+            "PATH": f"{folder_with_rabbitmqctl(vhost.node, tmp_path)}:/usr/bin:/bin",
             "TMPDIR": str(vhost.node.folder),
         },
         capture_output=True,
@@ -305,18 +307,19 @@ def test_the_exported_script_imports_by_rabbitmqctl_and_leaves_alone_what_exists
         assert theirs.basic_get("dlq-queue", auto_ack=True)[2] == b"kept"
 
 
-def _folder_with_rabbitmqctl(vhost: Vhost, folder: Path) -> Path:
-    """A `rabbitmqctl` that is the real one, with the private node's environment."""
-    node = vhost.node
-    environment = [f"{name}={value}" for name, value in node._environment().items()]
-    real = node.installation.command(
-        [f"{node.installation.scripts}/rabbitmqctl", "-q", "-n", node.name]
-    )
-    wrapper = folder / "rabbitmqctl"
-    words = " ".join(f"'{word}'" for word in ("env", "-i", *environment, *real))
-    wrapper.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
-    wrapper.chmod(0o755)
-    return folder
+def test_a_user_without_any_permission_can_check_and_learns_that_all_is_unknown(
+    quorum: Redrive, vhost: Vhost
+) -> None:
+    assert quorum("topology", "apply").code == 0
+    user = f"nobody-{secrets.token_hex(4)}"
+    vhost.node.api("PUT", f"users/{user}", {"password": "secret", "tags": ""})
+    nothing = {"configure": "^$", "write": "^$", "read": "^$"}
+    vhost.node.api("PUT", f"permissions/{vhost.name}/{user}", nothing)
+    url = vhost.url.replace("guest:guest@", f"{user}:secret@")
+    checked = quorum("topology", "check", settings=f'[broker]\nurl = "{url}"\n')
+    assert checked.code == 0
+    assert checked.out.rstrip().endswith("unknown")
+    assert "as they should be" not in checked.out
 
 
 def test_export_needs_no_broker(quorum: Redrive) -> None:

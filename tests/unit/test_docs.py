@@ -156,3 +156,13 @@ def test_every_command_and_option_is_documented_and_no_other() -> None:
     for command in commands.values():
         for parameter in command.params:
             assert f"`{parameter.opts[0]}" in text
+
+
+def test_every_check_of_the_doctor_is_documented_and_no_other() -> None:
+    text = (ROOT / "docs" / "how-to" / "doctor.md").read_text(encoding="utf-8")
+    documented = re.findall(r"^\| `([a-z-]+)` \|", text, re.MULTILINE)
+    modules = (ROOT / "src" / "redrive" / "broker" / "doctor").glob("*.py")
+    code = "".join(module.read_text(encoding="utf-8") for module in modules)
+    made = set(re.findall(r'check="([a-z-]+)"', code))
+    made |= set(re.findall(r'check, then = "([a-z-]+)"', code))
+    assert sorted(documented) == sorted(made)

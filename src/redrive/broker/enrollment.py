@@ -16,6 +16,7 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final
 
 from redrive.broker.drift import LiveExchange, LiveQueue
@@ -47,6 +48,10 @@ class Policy:
             found.get("priority", 0),
             found["definition"] or {},
         )
+
+    def matches(self, name: str) -> bool:
+        """Whether its pattern may match: Erlang's expressions are almost Python's."""
+        return _matches(self.pattern, name)
 
     def document(self) -> dict[str, Any]:
         """For the management API."""
@@ -106,23 +111,26 @@ def matching(policies: Iterable[Policy], queue: str, kind: str) -> list[Policy]:
     found = [
         policy
         for policy in policies
-        if policy.name != policy_name(queue)
-        and policy.apply_to in kinds
-        and _matches(policy.pattern, queue)
+        if policy.name != policy_name(queue) and policy.apply_to in kinds and policy.matches(queue)
     ]
     return sorted(found, key=lambda policy: policy.priority, reverse=True)
 
 
 def _matches(pattern: str, queue: str) -> bool:
     """Whether it may match: Erlang's expressions are almost Python's, and the queue decides."""
+    compiled = _compiled(pattern)
+    return compiled is None or compiled.search(queue) is not None
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> re.Pattern[str] | None:
+    """None for what Python does not know, or reads differently, such as [[:alpha:]]."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "error"
-            )  # such as for [[:alpha:]], which Python reads differently
-            return re.search(pattern, queue) is not None
+            warnings.simplefilter("error")
+            return re.compile(pattern)
     except (re.error, FutureWarning):
-        return True
+        return None
 
 
 def exactly(queue: str) -> str:

@@ -17,7 +17,7 @@ import urllib.error
 import urllib.request
 from datetime import timedelta
 from typing import Any, Final
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from redrive.domain.masking import mask_url
 from redrive.errors import ManagementError
@@ -67,8 +67,14 @@ class Management:
 
     async def version(self) -> str:
         """The broker's version; also the cheapest way to see whether the API answers."""
-        overview = await self.call("GET", "overview")
-        return str(overview["rabbitmq_version"])
+        return str((await self.overview())["rabbitmq_version"])
+
+    async def overview(self) -> dict[str, Any]:
+        """The broker at a glance: versions, and the types of exchanges that it knows."""
+        found = _object(await self.call("GET", "overview"))
+        if found is None or "rabbitmq_version" not in found:
+            raise ManagementError(f"what answers at {self.url} is not RabbitMQ's management API")
+        return found
 
     async def exchange(self, name: str) -> dict[str, Any] | None:
         return _object(await self._find("exchanges", self.vhost, name))
@@ -76,12 +82,28 @@ class Management:
     async def queue(self, name: str) -> dict[str, Any] | None:
         return _object(await self._find("queues", self.vhost, name))
 
-    async def queues(self, *columns: str) -> list[dict[str, Any]]:
+    async def queues(self, *columns: str, **parameters: int) -> list[dict[str, Any]]:
         """Every queue of the vhost, with these columns of each.
 
-        Always with columns: without, RabbitMQ 4 leaves out the policy in force.
+        Always with columns: without, RabbitMQ 4 leaves out the policy in force. `parameters` such
+        as `lengths_age` say over which time statistics are made.
         """
-        return await self._list(f"queues/{_quoted(self.vhost)}?columns={','.join(columns)}")
+        query = urlencode({"columns": ",".join(columns), **parameters}, safe=",")
+        return await self._list(f"queues/{_quoted(self.vhost)}?{query}")
+
+    async def exchanges(self) -> list[dict[str, Any]]:
+        """Every exchange of the vhost."""
+        columns = "name,type,durable,auto_delete,internal,arguments"
+        return await self._list(f"exchanges/{_quoted(self.vhost)}?columns={columns}")
+
+    async def bindings(self) -> list[dict[str, Any]]:
+        """Every binding of the vhost."""
+        return await self._list(f"bindings/{_quoted(self.vhost)}")
+
+    async def channels(self) -> list[dict[str, Any]]:
+        """The channels of the vhost that the user may see."""
+        columns = "name,connection_details.name,global_prefetch_count"
+        return await self._list(f"vhosts/{_quoted(self.vhost)}/channels?columns={columns}")
 
     async def bindings_of(self, queue: str) -> list[dict[str, Any]]:
         """What a queue is bound to; empty if there is no such queue."""
@@ -107,6 +129,15 @@ class Management:
                 return False
             raise
         return True
+
+    # Who may see it differs by version: up to 3.12 or so only administrators.
+
+    async def feature_flags(self) -> list[dict[str, Any]]:
+        return await self._list("feature-flags")
+
+    async def permissions(self, user: str) -> dict[str, Any] | None:
+        """What a user may do in the vhost; only administrators may ask."""
+        return _object(await self._find("permissions", self.vhost, user))
 
     # Requests
 

@@ -19,6 +19,7 @@ COMMANDS = {
     "demo": "Show Redrive at work on a private broker.",
     "run": "Start the roles: retry what fails until its policy says enough.",
     "topology": "Make and check the queues of Redrive; connect your own.",
+    "doctor": "Find what loses or blocks dead messages, and say what mends it.",
     "config": "Show the settings in force and where each came from.",
     "letters": "List, show, edit, discard and export what is kept.",
     "groups": "See which letters failed for the same reason in the same place.",

@@ -1,0 +1,190 @@
+"""Where messages go from an exchange: through bindings, further exchanges and alternate ones.
+
+Pure. Where an exchange's type does not let a routing key decide (headers, hashes, types of
+plugins), every queue behind it counts as reached, and the answer says that it is not certain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from redrive.broker.doctor.view import SeenQueue, View
+from redrive.broker.enrollment import Policy
+from redrive.broker.routing import matches_any
+
+DELAYED_TYPE = "x-delayed-message"
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """The queues that a message with a key comes to."""
+
+    queues: frozenset[str]
+    certain: bool = True
+
+    @property
+    def is_nowhere(self) -> bool:
+        return self.certain and not self.queues
+
+
+class Routes:
+    """The ways of one broker; answers are kept, for thousands of queues share an exchange."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._known: dict[tuple[str, str], Reached] = {}
+
+    @cached_property
+    def ends(self) -> frozenset[str]:
+        """The dead letter queues: where messages of working queues end, or are said to."""
+        queues = self._view.queues
+        found = {name for name in queues if self._view.is_end_by_name(name)}
+        for queue in queues.values():
+            if queue.is_delay or queue.name in self._view.own:
+                continue
+            waits = queue.waits_by_messages
+            for name in self.targets(queue):
+                target = queues.get(name)
+                if target is None or (waits and (target.consumers or not target.never_taken)):
+                    continue  # where delayed messages go on is no end
+                found.add(name)
+        return frozenset(
+            name for name in found if name in queues and queues[name].dead_letter_exchange is None
+        )
+
+    def reached(self, exchange: str, key: str) -> Reached:
+        """Where a message ends that is published to an exchange with a key."""
+        if (exchange, key) not in self._known:
+            self._known[exchange, key] = self._walk(exchange, key)
+        return self._known[exchange, key]
+
+    def exists(self, exchange: str) -> bool:
+        return exchange == "" or exchange in self._view.exchanges
+
+    def targets(self, queue: SeenQueue) -> frozenset[str]:
+        """The queues where its dead messages may come."""
+        exchange = queue.dead_letter_exchange
+        if exchange is None or not self.exists(exchange):
+            return frozenset()
+        keys, others = self._dead_keys(queue)
+        found = {name for key in keys for name in self.reached(exchange, key).queues}
+        return frozenset(found | self._behind(exchange) if others else found)
+
+    def lost_keys(self, queue: SeenQueue) -> tuple[str, ...]:
+        """The keys of dead messages that surely come nowhere. The exchange must exist."""
+        exchange = queue.dead_letter_exchange
+        assert exchange is not None
+        keys, others = self._dead_keys(queue)
+        lost = [key for key in keys if self.reached(exchange, key).is_nowhere]
+        if others and not lost and not self._behind(exchange):
+            lost.append("#")
+        return tuple(lost)
+
+    def _dead_keys(self, queue: SeenQueue) -> tuple[tuple[str, ...], bool]:
+        """The keys that its dead messages are known to have, and whether there may be others.
+
+        Without a dead letter routing key they keep their own: what the queue is bound with. A
+        queue that is bound to nothing gets its messages by its name.
+        """
+        if queue.dead_letter_key is not None:
+            return (queue.dead_letter_key,), False
+        literal: dict[str, None] = {}
+        others = False
+        for binding in self._view.bindings_to.get(queue.name, []):
+            source, key = str(binding["source"]), str(binding["routing_key"])
+            if source in ("", self._view.names.return_exchange):
+                continue
+            live = self._view.exchanges.get(source)
+            kind = live.kind if live else ""
+            if kind == "direct" or (kind == "topic" and "#" not in key and "*" not in key):
+                literal[key] = None
+            else:
+                others = True
+        if not literal and not others:
+            return (queue.name,), False
+        return tuple(literal), others
+
+    def _behind(self, exchange: str) -> frozenset[str]:
+        """Every queue behind an exchange, by whatever key."""
+        if exchange == "":
+            return frozenset(self._view.queues)
+        queues: set[str] = set()
+        seen: set[str] = set()
+        ahead = [exchange]
+        while ahead:
+            here = ahead.pop()
+            if here in seen:
+                continue
+            seen.add(here)
+            for binding in self._view.bindings_from.get(here, []):
+                into = queues.add if binding.get("destination_type") == "queue" else ahead.append
+                into(str(binding["destination"]))
+            if alternate := self._alternate(here):
+                ahead.append(alternate)
+        return frozenset(queues)
+
+    def _walk(self, exchange: str, key: str) -> Reached:
+        queues: set[str] = set()
+        certain = True
+        seen: set[str] = set()
+        ahead = [exchange]
+        while ahead:
+            here = ahead.pop()
+            if here in seen:
+                continue
+            seen.add(here)
+            if here == "":
+                queues |= {key} & self._view.queues.keys()
+                continue
+            found, sure = self._bindings(here, key)
+            certain = certain and sure
+            for binding in found:
+                if binding.get("destination_type") == "queue":
+                    queues.add(str(binding["destination"]))
+                else:
+                    ahead.append(str(binding["destination"]))
+            alternate = self._alternate(here)
+            if alternate and (not found or not sure):
+                ahead.append(alternate)
+        return Reached(frozenset(queues), certain)
+
+    def _bindings(self, exchange: str, key: str) -> tuple[list[Mapping[str, Any]], bool]:
+        live = self._view.exchanges.get(exchange)
+        bindings = self._view.bindings_from.get(exchange, [])
+        if live is None or not bindings:
+            return [], True
+        kind = live.kind
+        if kind == DELAYED_TYPE:
+            kind = str(live.arguments.get("x-delayed-type", ""))
+        match kind:
+            case "fanout":
+                return bindings, True
+            case "direct":
+                return [each for each in bindings if each["routing_key"] == key], True
+            case "topic":
+                return [each for each in bindings if matches_any([each["routing_key"]], key)], True
+        return bindings, False
+
+    def _alternate(self, exchange: str) -> str | None:
+        live = self._view.exchanges.get(exchange)
+        if live is None:
+            return None
+        by_argument = live.arguments.get("alternate-exchange")
+        if by_argument:
+            return str(by_argument)
+        found = policy_of_exchange(self._view, exchange)
+        value = found.definition.get("alternate-exchange") if found else None
+        return str(value) if value else None
+
+
+def policy_of_exchange(view: View, exchange: str) -> Policy | None:
+    """The policy that matches an exchange with the highest priority."""
+    found = [
+        policy
+        for policy in view.policies
+        if policy.apply_to in ("all", "exchanges") and policy.matches(exchange)
+    ]
+    return max(found, key=lambda policy: policy.priority, default=None)
