@@ -57,7 +57,10 @@ def doctor(
         typer.Option(metavar="X.Y", help="Also say what an upgrade to this version changes."),
     ] = None,
 ) -> None:
-    """Find what loses, blocks or forgets dead messages, and say what mends it. Changes nothing."""
+    """Find what loses, blocks or forgets dead messages, and say what mends it.
+
+    Changes no queue, exchange or policy.
+    """
     target = _version(target_version)
     settings = invocation.load().settings
     from redrive.cli.logs import silence_logs  # noqa: PLC0415  (not needed for --help)
