@@ -50,8 +50,8 @@ export interface Reading {
 }
 
 interface Changing {
-  /** The same for every try of one change; see `useChange`. */
-  key: string;
+  /** The same for every try of one change; see `useChange`. Null: it changes nothing. */
+  key: string | null;
 }
 
 let csrfToken: string | null = null;
@@ -93,6 +93,16 @@ export function post<P extends Having<"post">>(
   return change("post", path, where, body, changing) as Promise<Answer<P, "post">>;
 }
 
+/** A question that is too long for an address: a preview, a dry run. Nothing is changed by it. */
+export function ask<P extends Having<"post">>(
+  path: P,
+  body: Sent<P, "post">,
+  where: Where<P, "post"> = {} as Where<P, "post">,
+  signal?: AbortSignal,
+): Promise<Answer<P, "post">> {
+  return change("post", path, where, body, { key: null }, signal) as Promise<Answer<P, "post">>;
+}
+
 export function put<P extends Having<"put">>(
   path: P,
   body: Sent<P, "put">,
@@ -131,10 +141,13 @@ async function change(
   where: object,
   body: unknown,
   changing: Partial<Changing>,
+  signal?: AbortSignal,
 ): Promise<unknown> {
-  const headers: Record<string, string> = { "Idempotency-Key": changing.key ?? newKey() };
+  const headers: Record<string, string> = {};
+  if (changing.key !== null) headers["Idempotency-Key"] = changing.key ?? newKey();
   if (csrfToken !== null) headers["X-CSRF-Token"] = csrfToken;
   const init: RequestInit = { method: method.toUpperCase(), headers };
+  if (signal) init.signal = signal;
   if (body !== undefined) {
     headers["Content-Type"] = "application/json";
     init.body = JSON.stringify(body);

@@ -22,7 +22,7 @@ export function ErrorNotice({ error, retry }: { error: unknown; retry?: (() => v
           </ul>
         )}
         {problem.remedy && <span>{sentence(problem.remedy)}</span>}
-        {problem.passing && <span>It is tried again as soon as the server answers.</span>}
+        {problem.status === 0 && problem.kind === "unreachable" && !retry && <span>It is tried again as soon as the server answers.</span>}
       </div>
       {retry && (
         <Button icon="replays" onClick={retry}>

@@ -16,6 +16,17 @@ export interface Screen {
 
 export const screens: readonly Screen[] = [
   {
+    path: "/",
+    component: lazy(() => import("./overview/Overview")),
+    nav: { label: "Overview", icon: "overview", key: "o" },
+  },
+  {
+    path: "/groups",
+    component: lazy(() => import("./groups/Groups")),
+    nav: { label: "Groups", icon: "groups", key: "g" },
+  },
+  { path: "/groups/:fingerprint", component: lazy(() => import("./groups/Group")) },
+  {
     path: "/letters",
     component: lazy(() => import("./letters/Letters")),
     nav: { label: "Letters", icon: "letters", key: "l" },

@@ -1,0 +1,165 @@
+// Replay: first as a dry run that looks at the broker, then for real with the number that it found.
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { useDeferredValue, useState } from "react";
+import { ask, post } from "../../../api/client";
+import type { Replay, ReplayPreview, Selection } from "../../../api/documents";
+import { useChange } from "../../../api/useChange";
+import { Button } from "../../../parts/Button";
+import { Dialog } from "../../../parts/Dialog";
+import { ErrorNotice } from "../../../parts/ErrorNotice";
+import { checkClass, Field, inputClass } from "../../../parts/Field";
+import { counted } from "../../../parts/numbers";
+import { Waiting } from "../../../parts/Page";
+import type { Chosen } from "./chosen";
+import { Pace, paceOf, type PaceTyped } from "./Pace";
+import { PreviewReport } from "./PreviewReport";
+import styles from "./ReplayDialog.module.css";
+
+type Way = "origin" | "queue" | "exchange";
+
+interface ReplayDialogProps {
+  chosen: Chosen;
+  onClose: () => void;
+  onDone: (replay: Replay) => void;
+}
+
+export function ReplayDialog({ chosen, onClose, onDone }: ReplayDialogProps) {
+  const filter: Selection = "ids" in chosen ? { id: [...chosen.ids] } : chosen.filter;
+  const many = !("ids" in chosen) || chosen.ids.length > 1;
+  const [way, setWay] = useState<Way>("origin");
+  const [name, setName] = useState("");
+  const [doubtful, setDoubtful] = useState(false);
+  const [evenSo, setEvenSo] = useState(false);
+  const [pace, setPace] = useState<PaceTyped>({ batchSize: "", rate: "" });
+  const destination = useDeferredValue(name.trim());
+  const to = way === "origin" ? null : `${way}:${destination}`;
+  const wanted = { filter, to, withDoubtful: doubtful };
+  const preview = useQuery({
+    queryKey: ["replay preview", JSON.stringify(wanted)],
+    queryFn: ({ signal }) => ask("/api/v1/replays/preview", wanted, {}, signal),
+    enabled: way === "origin" || destination !== "",
+    staleTime: Infinity,
+    gcTime: 0,
+    placeholderData: keepPreviousData,
+    retry: false,
+  });
+  const sending = useChange({
+    change: (given: typeof wanted & { count: number; ignoreHealth: boolean; batchSize?: number }, key) =>
+      post("/api/v1/replays", given, {}, { key }),
+    touches: [["replays"], ["letters"], ["letter"], ["stats"]],
+    done: (replay) => `Replay of ${counted(replay.letters, "letter")} begun`,
+    then: (replay) => {
+      onDone(replay);
+      onClose();
+    },
+  });
+  const found = to !== null && destination === "" ? undefined : preview.data;
+  const current = found !== undefined && !preview.isPlaceholderData && !preview.isFetching;
+  const unwell = (found?.unmet.length ?? 0) > 0;
+  const ready = current && found.letters > 0 && (!unwell || evenSo);
+  const title = found ? `Replay ${counted(found.letters, "letter")}` : "Replay";
+  return (
+    <Dialog
+      title={title}
+      wide
+      onClose={onClose}
+      onSubmit={() => {
+        if (!ready || sending.busy) return;
+        sending.make({ ...wanted, ...paceOf(pace), count: found.matched, ignoreHealth: evenSo });
+      }}
+      actions={
+        <>
+          <Button onClick={onClose}>Cancel</Button>
+          <Button icon="search" busy={preview.isFetching} onClick={() => void preview.refetch()}>
+            Look again
+          </Button>
+          <Button kind="main" icon="send" type="submit" busy={sending.busy} disabled={!ready}>
+            {title}
+          </Button>
+        </>
+      }
+    >
+      <fieldset className={styles.ways}>
+        <legend>Where to</legend>
+        {WAYS.map(({ value, text }) => (
+          <label key={value} className={checkClass}>
+            <input type="radio" name="way" checked={way === value} onChange={() => setWay(value)} />
+            {text}
+          </label>
+        ))}
+      </fieldset>
+      {way !== "origin" && (
+        <Field label={way === "queue" ? "Queue" : "Exchange"} hint={HINTS[way]}>
+          {(ids) => (
+            <input
+              {...ids}
+              className={inputClass}
+              autoFocus
+              spellCheck={false}
+              autoCapitalize="none"
+              maxLength={255}
+              value={name}
+              onChange={(event) => setName(event.target.value)}
+            />
+          )}
+        </Field>
+      )}
+      {many && (
+        <>
+          <label className={checkClass}>
+            <input type="checkbox" checked={doubtful} onChange={(event) => setDoubtful(event.target.checked)} />
+            Also letters that may have been consumed already
+          </label>
+          <Pace typed={pace} onChange={setPace} />
+        </>
+      )}
+      <section className={styles.preview} aria-label="Dry run" aria-busy={preview.isFetching}>
+        <h3>Dry run</h3>
+        {preview.error ? (
+          <ErrorNotice error={preview.error} retry={() => void preview.refetch()} />
+        ) : found ? (
+          <PreviewReport found={found} />
+        ) : to !== null && destination === "" ? (
+          <p>{`Name the ${way}, and the broker is asked whether it would take them.`}</p>
+        ) : (
+          <Waiting lines={3} />
+        )}
+      </section>
+      {unwell && found && <EvenSo found={found} checked={evenSo} onChange={setEvenSo} />}
+      {sending.problem && (
+        <ErrorNotice
+          error={sending.problem}
+          retry={sending.problem.kind === "count-changed" ? () => void preview.refetch().then(sending.forget) : undefined}
+        />
+      )}
+    </Dialog>
+  );
+}
+
+const WAYS: readonly { value: Way; text: string }[] = [
+  { value: "origin", text: "Where they failed" },
+  { value: "queue", text: "Another queue" },
+  { value: "exchange", text: "An exchange" },
+];
+
+const HINTS = {
+  queue: "Only this queue gets them, with their original routing key.",
+  exchange: "They are published there with their original routing key.",
+};
+
+function EvenSo(props: { found: ReplayPreview; checked: boolean; onChange: (on: boolean) => void }) {
+  return (
+    <div className={styles.unwell}>
+      <strong>The system is not well:</strong>
+      <ul>
+        {props.found.unmet.map((why) => (
+          <li key={why}>{why}</li>
+        ))}
+      </ul>
+      <label className={checkClass}>
+        <input type="checkbox" checked={props.checked} onChange={(event) => props.onChange(event.target.checked)} />
+        Send them even so
+      </label>
+    </div>
+  );
+}

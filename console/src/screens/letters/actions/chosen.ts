@@ -1,0 +1,22 @@
+// Which letters an action is for: those that were picked, or all that match a filter.
+import { useQuery } from "@tanstack/react-query";
+import { get } from "../../../api/client";
+import type { Selection } from "../../../api/documents";
+
+export type Chosen = { ids: readonly string[] } | { filter: Selection };
+
+/** How many letters that is now, exactly; null until it is known. */
+export function useChosenCount(chosen: Chosen): { letters: number | null; error: unknown } {
+  const filter = "filter" in chosen ? chosen.filter : null;
+  const counted = useQuery({
+    queryKey: ["letters", "count", filter],
+    queryFn: ({ signal }) => get("/api/v1/letters/count", { query: filter ?? {} }, { signal }),
+    enabled: filter !== null,
+    // It is asked for each dialog anew; what stands in one must not change while somebody reads it.
+    staleTime: Infinity,
+    gcTime: 0,
+    refetchOnMount: "always",
+  });
+  if ("ids" in chosen) return { letters: chosen.ids.length, error: null };
+  return { letters: counted.data?.letters ?? null, error: counted.error };
+}
