@@ -31,4 +31,11 @@ export const screens: readonly Screen[] = [
     component: lazy(() => import("./letters/Letters")),
     nav: { label: "Letters", icon: "letters", key: "l" },
   },
+  {
+    path: "/replays",
+    component: lazy(() => import("./replays/Replays")),
+    nav: { label: "Replays", icon: "replays", key: "r" },
+  },
+  { path: "/replays/new", component: lazy(() => import("./replays/NewReplay")), role: "operator" },
+  { path: "/replays/:id", component: lazy(() => import("./replays/Replay")) },
 ];
