@@ -38,4 +38,26 @@ export const screens: readonly Screen[] = [
   },
   { path: "/replays/new", component: lazy(() => import("./replays/NewReplay")), role: "operator" },
   { path: "/replays/:id", component: lazy(() => import("./replays/Replay")) },
+  {
+    path: "/policies",
+    component: lazy(() => import("./policies/Policies")),
+    nav: { label: "Policies", icon: "policies", key: "p" },
+  },
+  {
+    path: "/topology",
+    component: lazy(() => import("./topology/TopologyScreen")),
+    nav: { label: "Topology", icon: "topology", key: "t" },
+  },
+  {
+    path: "/audit",
+    component: lazy(() => import("./audit/Audit")),
+    nav: { label: "Audit", icon: "audit", key: "a" },
+    role: "operator",
+  },
+  {
+    path: "/access",
+    component: lazy(() => import("./access/Access")),
+    nav: { label: "Access", icon: "user", key: "u" },
+    role: "admin",
+  },
 ];
