@@ -34,13 +34,13 @@ _AXE = """async () => {
 }"""
 
 
-class Console:
-    """A server's console, for one or more people at once."""
+class People:
+    """One or more people at once, each with a browser of their own, at one address."""
 
-    def __init__(self, browser: Browser, server: Server) -> None:
+    def __init__(self, browser: Browser, address: str) -> None:
         self._browser = browser
+        self._address = address
         self._contexts: list[BrowserContext] = []
-        self.server = server
         self.complaints: list[str] = []
 
     async def __aenter__(self) -> Self:
@@ -60,7 +60,7 @@ class Console:
     async def person(self, path: str = "/", *, theme: Theme = "light", phone: bool = False) -> Page:
         """Somebody with a browser of their own, at a page of the console."""
         context = await self._browser.new_context(
-            base_url=self.server.address,
+            base_url=self._address,
             color_scheme=theme,
             viewport=PHONE if phone else DESK,  # type: ignore[arg-type]
             has_touch=phone,
@@ -79,6 +79,19 @@ class Console:
     def _heard(self, kind: str, text: str) -> None:
         if kind == "error" and _OF_THE_NETWORK not in text:
             self.complaints.append(text)
+
+
+class Console(People):
+    """The console of a server in this process."""
+
+    def __init__(self, browser: Browser, server: Server) -> None:
+        super().__init__(browser, server.address)
+        self.server = server
+
+    @property
+    def broker(self) -> str:
+        """The URL of the vhost that the server works on."""
+        return self.server.settings.broker.url.reveal()
 
 
 async def accessibility_faults(page: Page) -> list[Any]:

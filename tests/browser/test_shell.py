@@ -46,7 +46,7 @@ async def test_the_shortcuts_of_a_screen_are_listed_and_work(console: Console) -
     await page.keyboard.press("Escape")
     await expect(help_).to_have_count(0)
     await page.keyboard.type("gl")
-    await expect(page.get_by_role("heading", name="Letters")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Letters", exact=True)).to_be_visible()
 
 
 async def test_at_phone_width_the_menu_is_behind_a_button_and_nothing_scrolls_sideways(

@@ -198,6 +198,19 @@ async def test_pages_show_every_letter_once_newest_first(store: Store) -> None:
     assert seen == [each.letter.id for each in reversed(given)]
 
 
+async def test_the_neighbours_of_a_letter_are_those_of_the_list_it_is_seen_in(
+    store: Store,
+) -> None:
+    tagged = {**died_in("orders"), "redrive-tags": fields.longstr("vip")}
+    given = [arrival(headers=tagged), failed("a"), arrival(headers=tagged), failed("b")]
+    oldest, first, vip, second = [kept.letter.id for kept in await store.letters.add(given)]
+    neighbours = store.letters.neighbours
+    assert await neighbours(first, Filters()) == (vip, oldest)
+    assert await neighbours(first, Filters(error_type="TIMEOUT_ERROR")) == (second, None)
+    assert await neighbours(vip, Filters(tag="vip")) == (None, oldest)
+    assert await neighbours(first, Filters(tag="vip")) == (vip, oldest)
+
+
 async def test_a_cursor_that_is_none_is_refused(store: Store) -> None:
     with pytest.raises(CursorRefused):
         await store.letters.page(Filters(), after="nonsense")

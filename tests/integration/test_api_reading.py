@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -124,10 +125,79 @@ async def test_a_cursor_that_no_page_gave_is_refused(client: httpx.AsyncClient) 
 
 async def test_what_is_not_there_is_a_problem_too(client: httpx.AsyncClient) -> None:
     none = "00000000-0000-7000-8000-000000000000"
-    for path in (f"letters/{none}", f"letters/{none}/body", "groups/abc", f"replays/{none}", "nix"):
+    for path in (
+        f"letters/{none}",
+        f"letters/{none}/content",
+        "groups/abc",
+        f"replays/{none}",
+        "nix",
+    ):
         answer = await client.get(f"{V1}/{path}")
         assert answer.status_code == 404
         assert answer.json()["type"] == "urn:redrive:problem:not-found"
+
+
+# A body, for people
+
+
+async def test_a_body_is_read_without_its_encodings_and_its_numbers_stay_as_written(
+    server: Server, client: httpx.AsyncClient
+) -> None:
+    written = '{"id":9007199254740993,"price":1.10,"name":"é"}'
+    kinds = {"content_type": "application/json"}
+    plain, packed, other = await server.add(
+        arrival(written.encode(), properties=kinds),
+        arrival(gzip.compress(written.encode()), properties=kinds | {"content_encoding": "gzip"}),
+        arrival("é".encode("latin-1"), properties={"content_type": "text/plain; charset=latin-1"}),
+    )
+    for one, undone, editable in ((plain, [], True), (packed, ["gzip"], False)):
+        answer = await client.get(f"{V1}/letters/{one}/content")
+        fits(documents.Content, answer)
+        content = answer.json()
+        assert (content["text"], content["undone"]) == (written, undone)
+        assert content["pretty"].splitlines()[1:3] == [
+            '  "id": 9007199254740993,',
+            '  "price": 1.10,',
+        ]
+        assert (content["kind"], content["editable"]) == ("json", editable)
+    latin = (await client.get(f"{V1}/letters/{other}/content")).json()
+    assert (latin["kind"], latin["text"], latin["editable"]) == ("text", "é", True)
+
+
+async def test_what_is_no_text_is_read_as_its_first_bytes_and_a_large_body_is_cut(
+    server: Server, client: httpx.AsyncClient
+) -> None:
+    binary, large = await server.add(arrival(bytes(range(256)) * 200), arrival(b"x" * 600_000))
+    shown = (await client.get(f"{V1}/letters/{binary}/content")).json()
+    assert (shown["kind"], shown["text"], shown["truncated"]) == ("binary", None, True)
+    assert shown["hex"].startswith("00000000  00 01 02 03")
+    cut = (await client.get(f"{V1}/letters/{large}/content", params={"limit": 1000})).json()
+    assert (len(cut["text"]), cut["truncated"], cut["editable"]) == (1000, True, False)
+    assert cut["size"] == 600_000
+
+
+async def test_an_edited_body_is_read_as_it_would_be_sent(
+    server: Server, client: httpx.AsyncClient
+) -> None:
+    (one,) = await server.add(arrival(b'{"order": 1}'))
+    edit = {"body": {"encoding": "utf8", "data": '{"order": 2}'}}
+    assert (await client.post(f"{V1}/letters/{one}/edit", json=edit)).status_code == 200
+    path = f"{V1}/letters/{one}/content"
+    assert (await client.get(path)).json()["text"] == '{"order": 1}'
+    assert (await client.get(path, params={"edited": "true"})).json()["text"] == '{"order": 2}'
+
+
+async def test_the_letters_beside_one_are_found_by_the_filters_of_the_list(
+    server: Server, client: httpx.AsyncClient
+) -> None:
+    first, other, last = await server.add(
+        failed("a", queue="orders"), failed("b", queue="mails"), failed("c", queue="orders")
+    )
+    answer = await client.get(f"{V1}/letters/{first}/neighbours", params={"queue": "orders"})
+    fits(documents.Neighbours, answer)
+    assert answer.json() == {"newer": last, "older": None}
+    every = (await client.get(f"{V1}/letters/{other}/neighbours")).json()
+    assert every == {"newer": last, "older": first}
 
 
 # Messages that mean harm
@@ -333,7 +403,7 @@ async def test_without_a_broker_it_is_up_and_not_ready(tmp_path: Path) -> None:
 
 
 async def test_every_answer_carries_the_security_headers(client: httpx.AsyncClient) -> None:
-    for path in ("/healthz", f"{V1}/letters", f"{V1}/letters/nonsense", "/nowhere"):
+    for path in ("/healthz", f"{V1}/letters", f"{V1}/letters/nonsense", "/api/nowhere"):
         headers = (await client.get(path)).headers
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["x-frame-options"] == "DENY"

@@ -33,6 +33,8 @@ export function wordOf(state: State): string {
   return state.replace("dlq_", "");
 }
 
+export type Content = Schemas["Content"];
+export type Classification = Schemas["Classification"];
 export type Group = Schemas["Group"];
 export type GroupDocument = Schemas["GroupDocument"];
 export type EditedMany = Schemas["EditedMany"];

@@ -275,6 +275,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/letters/{letter_id}/content": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read Content
+         * @description The body as people read it: encodings undone, JSON on many lines. Numbers stay as written.
+         */
+        get: operations["read_content"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/letters/{letter_id}/edit": {
         parameters: {
             query?: never;
@@ -289,6 +309,26 @@ export interface paths {
          * @description Change what is sent of a letter; the original is kept.
          */
         post: operations["edit_letter"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/letters/{letter_id}/neighbours": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Find Neighbours
+         * @description The letters before and after one in the list of those that match.
+         */
+        get: operations["find_neighbours"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -986,6 +1026,59 @@ export interface components {
             /** Items */
             items: components["schemas"]["Classification"][];
         };
+        /**
+         * Content
+         * @description A body as people read it. What is sent is `body`, byte for byte; this is for eyes.
+         */
+        Content: {
+            /**
+             * Editable
+             * @description `text`, sent back as an edit, is the same bytes.
+             */
+            editable: boolean;
+            /**
+             * Hex
+             * @description The first bytes of what is no text.
+             */
+            hex: string | null;
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "empty" | "json" | "text" | "binary";
+            /**
+             * Pretty
+             * @description JSON on many lines; only white space is added.
+             */
+            pretty: string | null;
+            /**
+             * Problem
+             * @description Why a content encoding could not be undone.
+             */
+            problem: string | null;
+            /**
+             * Redacted
+             * @description A redaction rule has hidden parts of it.
+             */
+            redacted: boolean;
+            /**
+             * Size
+             * @description Bytes, with the encodings undone.
+             */
+            size: number;
+            /**
+             * Text
+             * @description In its charset, encodings undone; null if it is binary.
+             */
+            text: string | null;
+            /** Truncated */
+            truncated: boolean;
+            /**
+             * Undone
+             * @description Content encodings, the outermost first.
+             */
+            undone: string[];
+        };
         /** Count */
         Count: {
             /** Letters */
@@ -1622,6 +1715,13 @@ export interface components {
             letters: number;
             /** Name */
             name: string | null;
+        };
+        /** Neighbours */
+        Neighbours: {
+            /** Newer */
+            newer: string | null;
+            /** Older */
+            older: string | null;
         };
         /**
          * NewBody
@@ -2868,6 +2968,42 @@ export interface operations {
             };
         };
     };
+    read_content: {
+        parameters: {
+            query?: {
+                /** @description As it would be sent now, with the edit that stands. */
+                edited?: boolean;
+                /** @description At most so many characters. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                letter_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Content"];
+                };
+            };
+            /** @description What is wrong, and what to do. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     edit_letter: {
         parameters: {
             query?: never;
@@ -2893,6 +3029,58 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Edited"];
+                };
+            };
+            /** @description What is wrong, and what to do. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    find_neighbours: {
+        parameters: {
+            query?: {
+                /** @description The same; a day counts whole. */
+                endDate?: string | null;
+                errorReason?: string | null;
+                /** @description `*` and `?` are wildcards, here and below. */
+                errorType?: string | null;
+                exchange?: string | null;
+                group?: string | null;
+                id?: string[];
+                /** @description Collected at least so long ago: `10m`. */
+                minAge?: string | null;
+                /** @description Where it failed. */
+                queue?: string | null;
+                routingKey?: string | null;
+                /** @description A text anywhere in it. */
+                search?: string | null;
+                source?: string | null;
+                /** @description A time, a day, or how long ago: `2h`. */
+                startDate?: string | null;
+                status?: ("dlq_pending" | "pending" | "dlq_processing" | "processing" | "dlq_resolved" | "resolved" | "dlq_failed" | "failed" | "dlq_manual" | "manual" | "dlq_archived" | "archived")[];
+                tag?: string | null;
+            };
+            header?: never;
+            path: {
+                letter_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Neighbours"];
                 };
             };
             /** @description What is wrong, and what to do. */

@@ -31,6 +31,7 @@ export const screens: readonly Screen[] = [
     component: lazy(() => import("./letters/Letters")),
     nav: { label: "Letters", icon: "letters", key: "l" },
   },
+  { path: "/letters/:id", component: lazy(() => import("./letter/Letter")) },
   {
     path: "/replays",
     component: lazy(() => import("./replays/Replays")),

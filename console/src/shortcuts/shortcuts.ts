@@ -44,14 +44,14 @@ export function useShortcut(keys: string, what: string, act: () => void, enabled
 
 function isTyping(target: EventTarget | null): boolean {
   if (!(target instanceof HTMLElement)) return false;
-  if (target.isContentEditable || target.shadowRoot !== null) return true;
+  if (target.isContentEditable) return true;
   if (target instanceof HTMLInputElement) return target.type !== "checkbox" && target.type !== "radio";
   return target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement;
 }
 
 function onKey(event: KeyboardEvent): void {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-  if (isTyping(event.target) || document.querySelector("dialog[open]") !== null) return;
+  if (isTyping(event.composedPath()[0] ?? null) || document.querySelector("dialog[open]") !== null) return;
   const wanted = [`${before} ${event.key}`.trim(), event.key];
   const found = wanted
     .map((keys) => active.findLast((each) => each.keys === keys))

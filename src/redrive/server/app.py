@@ -22,6 +22,7 @@ from redrive.server import (
     health,
     letter_changes,
     letter_edits,
+    letter_reading,
     letters,
     policies,
     replays,
@@ -43,6 +44,7 @@ from redrive.work.passwords import Passwords
 _ROUTERS: Final = (
     letter_changes,  # before letters: its paths are longer
     letter_edits,
+    letter_reading,
     letters,
     groups,
     replays,

@@ -54,3 +54,10 @@ def _text(detail: dict[str, Any]) -> str:
     if len(text) > _LONGEST:
         text = json.dumps({"cut": storable(text, _LONGEST // 2)})
     return text
+
+
+async def note_view(request: Request, letter_id: str) -> None:
+    """Somebody looks at a message, which is in the log if that was asked for."""
+    if desk_of(request).settings.server.audit_views:
+        async with audited(request, "letters.view", {"id": letter_id}):
+            pass

@@ -166,6 +166,26 @@ class LetterDocument(LetterSummary):
     history: list[Change]
 
 
+class Content(Document):
+    """A body as people read it. What is sent is `body`, byte for byte; this is for eyes."""
+
+    kind: Literal["empty", "json", "text", "binary"]
+    text: str | None = Field(description="In its charset, encodings undone; null if it is binary.")
+    pretty: str | None = Field(description="JSON on many lines; only white space is added.")
+    hex: str | None = Field(description="The first bytes of what is no text.")
+    undone: list[str] = Field(description="Content encodings, the outermost first.")
+    problem: str | None = Field(description="Why a content encoding could not be undone.")
+    size: int = Field(description="Bytes, with the encodings undone.")
+    truncated: bool
+    redacted: bool = Field(description="A redaction rule has hidden parts of it.")
+    editable: bool = Field(description="`text`, sent back as an edit, is the same bytes.")
+
+
+class Neighbours(Document):
+    newer: str | None
+    older: str | None
+
+
 class Count(Document):
     letters: int
 

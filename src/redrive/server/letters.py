@@ -12,7 +12,7 @@ from redrive.domain.access import Role
 from redrive.domain.letter import Kept
 from redrive.server import documents
 from redrive.server.answers import answer
-from redrive.server.auditing import audited
+from redrive.server.auditing import note_view
 from redrive.server.callers import desk_of, redaction_for, route
 from redrive.server.inputs import MOST_IDS, Id, Selection, SelectionPage
 from redrive.server.problems import not_found
@@ -75,7 +75,7 @@ async def get_letter(
 ) -> Response:
     """A letter whole: failure, deaths, message, attempts, edits and history."""
     kept = await _kept(request, letter_id)
-    await _note_view(request, letter_id)
+    await note_view(request, letter_id)
     # In a thread: to decode and mask megabytes takes long enough to be felt by other roles.
     document = await asyncio.to_thread(
         letter_document, kept, redaction=redaction_for(request), most_body=body_limit
@@ -115,7 +115,7 @@ async def download_body(
 ) -> Response:
     """The body of a letter, byte for byte, unless a redaction rule touches it."""
     kept = await _kept(request, letter_id)
-    await _note_view(request, letter_id)
+    await note_view(request, letter_id)
     redaction = redaction_for(request)
     message = as_sent(kept) if edited else kept.envelope
     envelope = await asyncio.to_thread(redaction.envelope, message)
@@ -135,9 +135,3 @@ async def _kept(request: Request, letter_id: str) -> Kept:
     if kept is None:
         raise not_found(f"letter {letter_id}")
     return kept
-
-
-async def _note_view(request: Request, letter_id: str) -> None:
-    if desk_of(request).settings.server.audit_views:
-        async with audited(request, "letters.view", {"id": letter_id}):
-            pass

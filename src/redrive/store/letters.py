@@ -92,6 +92,19 @@ class Letters:
         letters = tuple(read_letter(row) for row in rows[:limit])
         return Page(letters, letters[-1].id if len(rows) > limit else None)
 
+    async def neighbours(self, letter_id: str, filters: Filters) -> tuple[str | None, str | None]:
+        """The ids next to one in a list: the newer and the older. It need not be in it itself."""
+        ids = redrive_tag.c.letter_id if is_listed_by_tag(filters) else _LETTER.id
+        matching = self._matching(filters).with_only_columns(ids).limit(1)
+        newer = matching.where(ids > letter_id).order_by(ids)
+        older = matching.where(ids < letter_id).order_by(ids.desc())
+        async with self._database.reading() as connection:
+            await one_moment(connection)
+            return (
+                (await connection.execute(newer)).scalar_one_or_none(),
+                (await connection.execute(older)).scalar_one_or_none(),
+            )
+
     def _matching(self, filters: Filters) -> Select[Any]:
         found = select(redrive_letter).where(*conditions(filters, sqlite=self._database.is_sqlite))
         if is_listed_by_tag(filters):

@@ -1,91 +1,134 @@
 // Any number of letters: only those that are seen are in the page.
+//
+// Where somebody had scrolled to, and which letter they had opened, is kept while the console is
+// open: who comes back from a letter finds the list as it was.
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useRef } from "react";
-import { Link } from "wouter";
+import { useEffect, useRef, useState } from "react";
+import { useLocation } from "wouter";
 import type { LetterSummary } from "../../api/documents";
-import { StateBadge } from "../../parts/StateBadge";
-import { Time } from "../../parts/Time";
+import { useShortcut } from "../../shortcuts/shortcuts";
+import { LetterRow } from "./LetterRow";
 import styles from "./LetterTable.module.css";
+import type { LetterSelection } from "./useSelection";
 
-const AHEAD = 30;
+const AHEAD = 40;
+const HEIGHT = 48;
+const kept = { list: "", offset: 0, cursor: -1 };
 
 interface LetterTableProps {
   letters: readonly LetterSummary[];
   more: boolean;
   readMore: () => void;
+  /** Null: who looks may not change anything. */
+  selection: LetterSelection | null;
+  /** Names the list; another one begins at the top. */
+  list: string;
+  /** The query part of the address, handed on to each letter. */
+  query: string;
 }
 
-export function LetterTable({ letters, more, readMore }: LetterTableProps) {
+export function LetterTable(props: LetterTableProps) {
+  const { letters, more, readMore, selection, list } = props;
   const frame = useRef<HTMLDivElement>(null);
+  const same = kept.list === list;
+  const [cursor, setCursor] = useState(same ? kept.cursor : -1);
   const rows = useVirtualizer({
     count: letters.length,
     getScrollElement: () => frame.current,
-    estimateSize: () => 52,
+    estimateSize: () => HEIGHT,
     getItemKey: (index) => letters[index]?.id ?? index,
-    overscan: 8,
+    initialOffset: same ? kept.offset : 0,
+    overscan: 10,
+    scrollMargin: 0,
   });
   const shown = rows.getVirtualItems();
   const last = shown.at(-1)?.index ?? 0;
   useEffect(() => {
     if (more && last >= letters.length - AHEAD) readMore();
   }, [last, letters.length, more, readMore]);
+  useEffect(() => {
+    if (kept.list === list) return;
+    Object.assign(kept, { list, offset: 0, cursor: -1 });
+    setCursor(-1);
+    frame.current?.scrollTo(0, 0);
+  }, [list]);
+  useEffect(() => {
+    kept.cursor = cursor;
+  }, [cursor]);
+  useCursor(props, cursor, (index) => {
+    setCursor(index);
+    rows.scrollToIndex(index, { align: "auto" });
+  });
   return (
-    <div ref={frame} className={styles.frame} tabIndex={0} role="region" aria-label="Letters">
+    <div
+      ref={frame}
+      className={styles.frame}
+      onScroll={(event) => {
+        kept.offset = event.currentTarget.scrollTop;
+      }}
+    >
       <div role="table" aria-label="Letters" aria-rowcount={more ? -1 : letters.length + 1}>
-        <div role="rowgroup">
-          <div role="row" className={styles.head}>
-            {["State", "Error", "Queue", "Failed"].map((head) => (
-              <span key={head} role="columnheader">
-                {head}
+        <div role="rowgroup" className={styles.headGroup}>
+          <div role="row" aria-rowindex={1} className={`${styles.head} ${selection ? "" : styles.noTicks}`}>
+            {selection && (
+              <span role="columnheader" className={styles.tick}>
+                <input
+                  type="checkbox"
+                  aria-label="Select all letters that are read"
+                  checked={selection.all || selection.allRead}
+                  ref={(box) => {
+                    if (box) box.indeterminate = !selection.all && !selection.allRead && selection.number > 0;
+                  }}
+                  onChange={selection.toggleRead}
+                />
+              </span>
+            )}
+            {HEADS.map(({ text, style }) => (
+              <span key={text} role="columnheader" className={style}>
+                {text}
               </span>
             ))}
           </div>
         </div>
         <div role="rowgroup" className={styles.body} style={{ height: rows.getTotalSize() }}>
-          {shown.map((row) => (
-            <Row
-              key={row.key}
-              letter={letters[row.index]!}
-              index={row.index}
-              start={row.start}
-              measure={rows.measureElement}
-            />
-          ))}
+          {shown.map((row) => {
+            const letter = letters[row.index];
+            return (
+              letter && (
+                <LetterRow
+                  key={row.key}
+                  letter={letter}
+                  index={row.index}
+                  start={row.start}
+                  measure={rows.measureElement}
+                  query={props.query}
+                  selection={selection}
+                  current={row.index === cursor}
+                  onOpen={() => setCursor(row.index)}
+                />
+              )
+            );
+          })}
         </div>
       </div>
     </div>
   );
 }
 
-function Row(props: {
-  letter: LetterSummary;
-  index: number;
-  start: number;
-  measure: (element: HTMLElement | null) => void;
-}) {
-  const { letter } = props;
-  return (
-    <div
-      role="row"
-      ref={props.measure}
-      data-index={props.index}
-      aria-rowindex={props.index + 2}
-      className={styles.row}
-      style={{ transform: `translateY(${props.start}px)` }}
-    >
-      <span role="cell">
-        <StateBadge state={letter.status} />
-      </span>
-      <span role="cell" className={styles.error}>
-        <Link href={`/letters/${letter.id}${window.location.search}`}>{letter.errorType}</Link>
-        <span>{letter.errorReason}</span>
-      </span>
-      <span role="cell" className={styles.queue}>
-        {letter.origin.queue ?? "–"}
-      </span>
-      <span role="cell" className={styles.when}>
-        <Time at={letter.lastFailedAt} />
-      </span>
-    </div>
-  );
+const HEADS = [
+  { text: "State", style: "" },
+  { text: "Error", style: "" },
+  { text: "Queue", style: styles.queue },
+  { text: "Retries", style: styles.retries },
+  { text: "Failed", style: styles.when },
+] as const;
+
+function useCursor(props: LetterTableProps, cursor: number, move: (index: number) => void): void {
+  const [, go] = useLocation();
+  const { letters, selection } = props;
+  const current = letters[cursor];
+  useShortcut("j", "Next letter", () => move(Math.min(cursor + 1, letters.length - 1)));
+  useShortcut("k", "Previous letter", () => move(Math.max(cursor - 1, 0)));
+  useShortcut("o", "Open the letter", () => current && go(`/letters/${current.id}${props.query}`));
+  useShortcut("x", "Select the letter", () => current && selection?.toggle(cursor), selection !== null);
 }

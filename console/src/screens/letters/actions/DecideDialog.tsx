@@ -97,7 +97,9 @@ export function DecideDialog({ verb, chosen, onClose, onDone }: DecideDialogProp
         <>
           <Button onClick={onClose}>Cancel</Button>
           {recount ? (
+            // With a key: one button that turned into the other under a click would submit by it.
             <Button
+              key="recount"
               kind="main"
               onClick={() => {
                 setNewCount(problem.letters);
@@ -108,6 +110,7 @@ export function DecideDialog({ verb, chosen, onClose, onDone }: DecideDialogProp
             </Button>
           ) : (
             <Button
+              key="decide"
               kind={wording.danger ? "danger" : "main"}
               type="submit"
               icon={wording.icon}

@@ -9,10 +9,10 @@ export type Chosen = { ids: readonly string[] } | { filter: Selection };
 export function useChosenCount(chosen: Chosen): { letters: number | null; error: unknown } {
   const filter = "filter" in chosen ? chosen.filter : null;
   const counted = useQuery({
-    queryKey: ["letters", "count", filter],
+    queryKey: ["count to confirm", filter],
     queryFn: ({ signal }) => get("/api/v1/letters/count", { query: filter ?? {} }, { signal }),
     enabled: filter !== null,
-    // It is asked for each dialog anew; what stands in one must not change while somebody reads it.
+    // Asked for each dialog anew; but no live event changes it while somebody reads it.
     staleTime: Infinity,
     gcTime: 0,
     refetchOnMount: "always",

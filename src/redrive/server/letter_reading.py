@@ -1,0 +1,60 @@
+"""What helps a person to read letters one by one: the body as text, and the letters beside one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Request, Response
+
+from redrive.domain.access import Role
+from redrive.domain.letter import Kept
+from redrive.server import documents
+from redrive.server.answers import answer
+from redrive.server.auditing import note_view
+from redrive.server.callers import desk_of, redaction_for, route
+from redrive.server.inputs import Id, Selection
+from redrive.server.problems import not_found
+from redrive.work.content import content_document
+from redrive.work.edit import as_sent
+
+router = APIRouter(tags=["letters"])
+
+_SHOWN: Final = 256 * 1024
+_MOST: Final = 4 * 2**20
+
+
+@router.get("/letters/{letter_id}/content", **route(Role.VIEWER, documents.Content))
+async def read_content(
+    request: Request,
+    letter_id: Id,
+    edited: Annotated[
+        bool, Query(description="As it would be sent now, with the edit that stands.")
+    ] = False,
+    limit: Annotated[int, Query(ge=0, le=_MOST, description="At most so many characters.")] = (
+        _SHOWN
+    ),
+) -> Response:
+    """The body as people read it: encodings undone, JSON on many lines. Numbers stay as written."""
+    kept = await _kept(request, letter_id)
+    await note_view(request, letter_id)
+    envelope = as_sent(kept) if edited else kept.envelope
+    return answer(
+        await asyncio.to_thread(content_document, envelope, redaction_for(request), limit)
+    )
+
+
+@router.get("/letters/{letter_id}/neighbours", **route(Role.VIEWER, documents.Neighbours))
+async def find_neighbours(
+    request: Request, letter_id: Id, query: Annotated[Selection, Query()]
+) -> Response:
+    """The letters before and after one in the list of those that match."""
+    newer, older = await desk_of(request).store.letters.neighbours(letter_id, query.filters())
+    return answer({"newer": newer, "older": older})
+
+
+async def _kept(request: Request, letter_id: str) -> Kept:
+    kept = await desk_of(request).store.letters.kept(letter_id)
+    if kept is None:
+        raise not_found(f"letter {letter_id}")
+    return kept

@@ -1,0 +1,109 @@
+"""What messages and the world may do to a page: scripts, 15 MiB, a server that goes away."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from pathlib import Path
+
+from playwright.async_api import Browser, expect
+
+from redrive.amqp import fields
+from redrive.broker.processes import GuardedProcess
+from tests.acceptance.command_line import CommandLine
+from tests.browser.console import Console, People
+from tests.services.eventually import eventually_async
+from tests.services.letters import arrival, died_in, failed, letter_store
+
+EVIL = '<img src=x onerror="window.hacked=1"><script>window.hacked=2</script>{{7*7}}'
+NOBODY = "amqp://guest:guest@127.0.0.1:9/"
+
+
+async def test_scripts_and_markup_in_a_message_are_inert_on_every_screen(console: Console) -> None:
+    evil = fields.longstr(EVIL)
+    said = {"redrive-error-type": evil, "redrive-error-reason": evil, "redrive-error-stack": evil}
+    headers = {**died_in(EVIL[:200]), **said, "evil": evil, EVIL[:80]: evil, "redrive-tags": evil}
+    properties = {"content_type": "text/html", "message_id": EVIL, "app_id": EVIL}
+    (one,) = await console.server.add(
+        arrival(EVIL.encode(), headers=headers, properties=properties, routing_key=EVIL)
+    )
+    page = await console.person("/letters")
+    await expect(page.get_by_role("link", name=EVIL)).to_be_visible()
+    await page.goto(f"/letters/{one}")
+    await expect(page.get_by_role("region", name="Payload")).to_contain_text(EVIL)
+    await page.get_by_role("tab", name="Raw").click()
+    await expect(page.get_by_role("region", name="Failure")).to_contain_text(EVIL)
+    await page.get_by_role("button", name="Edit…").click()
+    await expect(page.get_by_role("textbox", name="New body")).to_contain_text(EVIL)
+    assert await page.evaluate("window.hacked") is None
+    assert await page.locator("img[onerror], script:not([src])").count() == 0
+
+
+async def test_a_body_of_15_mib_is_opened_in_part_and_downloaded_whole(
+    console: Console, tmp_path: Path
+) -> None:
+    line = b'{"n": 9007199254740993, "text": "' + b"x" * 1000 + b'"},'
+    body = b"[" + line * (15 * 2**20 // len(line)) + b"0]"
+    (one,) = await console.server.add(
+        arrival(body, properties={"content_type": "application/json"})
+    )
+    began = time.monotonic()
+    page = await console.person(f"/letters/{one}")
+    payload = page.get_by_role("region", name="Payload")
+    await expect(payload).to_contain_text("Only its beginning is shown", timeout=20_000)
+    await expect(payload).to_contain_text("9007199254740993", timeout=20_000)
+    assert time.monotonic() - began < 20
+    assert await page.evaluate("document.documentElement.innerHTML.length") < 2_000_000
+    async with page.expect_download() as downloading:
+        await page.get_by_role("link", name="Download the body").click()
+    file = tmp_path / "body"
+    await (await downloading.value).save_as(file)
+    assert file.read_bytes() == body
+    await page.get_by_role("button", name="Edit…").click()
+    await expect(page.get_by_role("dialog")).to_contain_text("too large to be edited here")
+
+
+async def test_a_page_outlives_a_restart_of_the_server_with_what_was_typed(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    redrive = CommandLine(tmp_path, NOBODY, ("100ms",), more=f"[server]\nport = {port}\n")
+    redrive.write_settings()
+    url = f"sqlite:///{tmp_path}/redrive.db"
+    async with letter_store(url) as store:
+        (one,) = await store.letters.add([failed("timed out")])
+    process = await _started(redrive, 1)
+    async with People(browser, f"http://127.0.0.1:{port}") as people:
+        page = await people.person(f"/letters/{one.letter.id}")
+        await page.get_by_role("button", name="Discard…").click()
+        dialog = page.get_by_role("dialog")
+        await dialog.get_by_label("Reason").fill("typed before")
+        await asyncio.to_thread(process.kill)
+        await dialog.get_by_role("button", name="Discard 1 letter").click()
+        await expect(dialog.get_by_role("alert")).to_contain_text("cannot be reached")
+        await expect(dialog.get_by_label("Reason")).to_have_value("typed before")
+        await expect(page.get_by_text("Server away").first).to_be_visible(timeout=20_000)
+        async with letter_store(url) as store:
+            await store.letters.add([failed("while it was away")])
+        process = await _started(redrive, 2)
+        try:
+            await dialog.get_by_role("button", name="Discard 1 letter").click()
+            await expect(page.get_by_role("heading", level=1)).to_contain_text("archived")
+            live = page.get_by_role("status").filter(has_text="Live").first
+            await expect(live).to_be_visible(timeout=30_000)
+            await page.get_by_role("link", name="Letters").first.click()
+            await expect(page.get_by_text("while it was away")).to_be_visible()
+        finally:
+            await asyncio.to_thread(process.kill)
+
+
+async def _started(redrive: CommandLine, times: int) -> GuardedProcess:
+    process = redrive.start("run", "--roles", "server")
+
+    def listens() -> bool:
+        return len(redrive.logged("server.listening")) >= times
+
+    await eventually_async(listens, within=30, what="the server listens")
+    return process

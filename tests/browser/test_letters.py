@@ -1,0 +1,266 @@
+"""The list of letters: filters in the address, search, selection, bulk actions, live."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import pytest
+from playwright.async_api import Page, expect
+
+from redrive.domain.access import Role
+from redrive.domain.lifecycle import State
+from tests.browser.console import THEMES, Console, Theme, accessibility_faults, scrolls_sideways
+from tests.services.letters import arrival, failed
+
+
+async def some(console: Console, number: int, reason: str = "timed out") -> list[str]:
+    return await console.server.add(*(failed(f"{reason} {each}") for each in range(number)))
+
+
+async def states(console: Console, ids: Sequence[str]) -> set[State]:
+    letters = console.server.store.letters
+    return {found.status for each in ids if (found := await letters.get(each)) is not None}
+
+
+async def tick(page: Page, letter_id: str) -> None:
+    await page.get_by_role("checkbox", name=f"Select letter {letter_id}").check()
+
+
+async def test_filters_are_in_the_address_and_come_back_with_it(console: Console) -> None:
+    await console.server.add(
+        failed("no such currency", error_type="ValidationError"),
+        failed("gateway away", queue="payments"),
+    )
+    page = await console.person("/letters")
+    await expect(page.get_by_text("gateway away")).to_be_visible()
+    await page.get_by_role("button", name="Filters…").click()
+    await page.get_by_label("Error type").fill("Valid*")
+    await page.get_by_role("button", name="Show letters").click()
+    await expect(page.get_by_text("gateway away")).to_have_count(0)
+    await expect(page.get_by_text("no such currency")).to_be_visible()
+    assert "errorType=Valid*" in page.url
+    other = await console.person(page.url)
+    await expect(other.get_by_text("no such currency")).to_be_visible()
+    await expect(other.get_by_text("gateway away")).to_have_count(0)
+    await page.get_by_role("button", name="Remove filter Error type").click()
+    await expect(page.get_by_text("gateway away")).to_be_visible()
+    await page.go_back()
+    await expect(page.get_by_text("gateway away")).to_have_count(0)
+
+
+async def test_search_looks_into_bodies_and_what_matches_nothing_says_what_to_do(
+    console: Console,
+) -> None:
+    await console.server.add(arrival(b'{"customer": "ann-77"}'), failed("timed out"))
+    page = await console.person("/letters")
+    await expect(page.get_by_text("timed out")).to_be_visible()
+    await page.keyboard.press("/")
+    await page.keyboard.type("ann-77")
+    await expect(page.get_by_text("timed out")).to_have_count(0)
+    await expect(page.get_by_role("link", name="REJECTED")).to_be_visible()
+    assert "search=ann-77" in page.url
+    await page.get_by_role("searchbox", name="Search letters").fill("nowhere to be found")
+    await expect(page.get_by_role("heading", name="No letter matches")).to_be_visible()
+    await page.get_by_role("button", name="Clear the filters").click()
+    await expect(page.get_by_text("timed out")).to_be_visible()
+
+
+async def test_a_filter_that_cannot_be_meant_is_refused_beside_the_list(console: Console) -> None:
+    await some(console, 1)
+    page = await console.person("/letters?minAge=soon")
+    await expect(page.get_by_role("alert")).to_contain_text("expected a duration")
+
+
+async def test_states_can_be_chosen_and_carry_their_counts(console: Console) -> None:
+    ids = await some(console, 3)
+    await console.server.store.decisions.archive(ids[:1], "test")
+    page = await console.person("/letters")
+    archived = page.get_by_role("button", name=re.compile("archived"))
+    await expect(archived).to_contain_text("1")
+    await archived.click()
+    await expect(page.get_by_text("timed out 0")).to_be_visible()
+    await expect(page.get_by_text("timed out 1")).to_have_count(0)
+    assert page.url.endswith("?status=archived")
+
+
+async def test_a_list_longer_than_the_window_is_read_on_as_somebody_scrolls(
+    console: Console,
+) -> None:
+    await some(console, 450)
+    page = await console.person("/letters")
+    await expect(page.get_by_text("timed out 449", exact=True)).to_be_visible()
+    assert await page.get_by_role("row").count() < 60
+    frame = page.get_by_role("table", name="Letters").locator("..")
+    for _ in range(40):
+        await frame.evaluate("frame => frame.scrollTo(0, frame.scrollHeight)")
+        if await page.get_by_text("timed out 0", exact=True).is_visible():
+            break
+        await page.wait_for_timeout(50)
+    await expect(page.get_by_text("timed out 0", exact=True)).to_be_visible()
+    assert await page.get_by_role("row").count() < 60
+
+
+async def test_who_comes_back_from_a_letter_finds_the_list_where_it_was(console: Console) -> None:
+    await some(console, 150)
+    page = await console.person("/letters")
+    await expect(page.get_by_text("timed out 149", exact=True)).to_be_visible()
+    frame = page.get_by_role("table", name="Letters").locator("..")
+    await frame.evaluate("frame => frame.scrollTo(0, 3000)")
+    shown = page.get_by_role("link", name="TIMEOUT_ERROR").nth(14)
+    await shown.click()
+    await expect(page.get_by_role("heading", name=re.compile("TIMEOUT_ERROR"))).to_be_visible()
+    await page.go_back()
+    await expect(page.get_by_role("table", name="Letters")).to_be_visible()
+    assert await frame.evaluate("frame => frame.scrollTop") > 2500
+
+
+@pytest.mark.parametrize(
+    ("verb", "done", "before", "after"),
+    [
+        ("Discard", "discarded", None, State.ARCHIVED),
+        ("Archive", "archived", None, State.ARCHIVED),
+        ("Restore", "restored", "archive", State.MANUAL),
+    ],
+)
+async def test_letters_that_are_ticked_are_decided_on_with_their_number_and_a_reason(
+    console: Console, verb: str, done: str, before: str | None, after: State
+) -> None:
+    ids = await some(console, 3)
+    if before is not None:
+        await console.server.store.decisions.archive(ids, "test")
+    page = await console.person("/letters")
+    await tick(page, ids[0])
+    await tick(page, ids[2])
+    await page.get_by_role("button", name=f"{verb}…").click()
+    dialog = page.get_by_role("dialog", name=f"{verb} 2 letters")
+    await dialog.get_by_label("Reason").fill("too old")
+    await dialog.get_by_role("button", name=f"{verb} 2 letters").click()
+    await expect(page.get_by_text(f"2 letters {done}")).to_be_visible()
+    assert await states(console, [ids[0], ids[2]]) == {after}
+    assert await states(console, [ids[1]]) != {after}
+    history = await console.server.store.letters.history(ids[0])
+    assert history[-1].reason.endswith("too old")
+
+
+async def test_all_that_match_are_chosen_by_their_exact_number_and_not_if_it_has_changed(
+    console: Console,
+) -> None:
+    ids = await some(console, 120)
+    page = await console.person("/letters?queue=orders")
+    await page.get_by_role("checkbox", name="Select all letters that are read").check()
+    await page.get_by_role("button", name="Select all that match").click()
+    await page.get_by_role("button", name="Discard…").click()
+    dialog = page.get_by_role("dialog")
+    await expect(dialog.get_by_role("button", name="Discard 120 letters")).to_be_enabled()
+    await dialog.get_by_label("Reason").fill("a reason that took long to write")
+    late = await some(console, 1, "late")
+    await dialog.get_by_role("button", name="Discard 120 letters").click()
+    await expect(dialog.get_by_role("alert")).to_be_visible()
+    assert await states(console, [*ids, *late]) == {State.PENDING}
+    await expect(dialog.get_by_label("Reason")).to_have_value("a reason that took long to write")
+    await dialog.get_by_role("button", name="Show 121 letters instead").click()
+    await dialog.get_by_role("button", name="Discard 121 letters").click()
+    await expect(page.get_by_text("121 letters discarded")).to_be_visible()
+    assert await states(console, [*ids, *late]) == {State.ARCHIVED}
+
+
+async def test_what_could_not_be_decided_is_said_with_the_reason(console: Console) -> None:
+    first, second = await some(console, 2)
+    await console.server.store.decisions.archive([first], "test")
+    page = await console.person("/letters")
+    await tick(page, first)
+    await tick(page, second)
+    await page.get_by_role("button", name="Archive…").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Archive 2 letters").click()
+    await expect(page.get_by_role("dialog")).to_contain_text("1 letter archived.")
+    await expect(page.get_by_role("dialog")).to_contain_text("cannot become archived")
+
+
+async def test_letters_are_replayed_after_a_dry_run_with_the_number_that_it_found(
+    console: Console,
+) -> None:
+    ids = await some(console, 3)
+    page = await console.person("/letters")
+    await page.get_by_role("checkbox", name="Select all letters that are read").check()
+    await page.get_by_role("button", name="Replay…").click()
+    dialog = page.get_by_role("dialog")
+    run = dialog.get_by_role("region", name="Dry run")
+    await expect(run).to_contain_text("3 letters")
+    await expect(run).to_contain_text("queue orders")
+    await dialog.get_by_label("At most a second").fill("50")
+    even_so = dialog.get_by_label("Send them even so")
+    if await even_so.count():
+        await even_so.check()
+    await dialog.get_by_role("button", name="Replay 3 letters").click()
+    await expect(page.get_by_text("Replay of 3 letters begun")).to_be_visible()
+    (job,) = (await console.server.store.replays.page(limit=5, after=None)).items
+    assert (job.letters, job.rate) == (3, 50)
+    assert len(ids) == 3
+
+
+async def test_two_people_see_each_others_changes_without_reloading(console: Console) -> None:
+    (one,) = await some(console, 1)
+    ann, bob = await console.person("/letters"), await console.person("/letters?status=pending")
+    row = ann.get_by_role("row").filter(has=ann.get_by_role("link", name="TIMEOUT_ERROR"))
+    await expect(row).to_contain_text("pending")
+    await tick(bob, one)
+    await bob.get_by_role("button", name="Discard…").click()
+    await bob.get_by_role("dialog").get_by_role("button", name="Discard 1 letter").click()
+    await expect(row).to_contain_text("archived")
+    await expect(bob.get_by_role("heading", name="No letter matches")).to_be_visible()
+    await console.server.add(failed("a new one"))
+    await expect(ann.get_by_text("a new one")).to_be_visible()
+
+
+async def test_the_list_can_be_used_by_keyboard(console: Console) -> None:
+    ids = await some(console, 3)
+    page = await console.person("/letters")
+    await expect(page.get_by_text("timed out 2")).to_be_visible()
+    await page.keyboard.press("j")
+    await page.keyboard.press("j")
+    await page.keyboard.press("x")
+    box = page.get_by_role("checkbox", name=f"Select letter {ids[1]}")
+    await expect(box).to_be_checked()
+    await page.keyboard.press("k")
+    await page.keyboard.press("o")
+    await expect(page).to_have_url(re.compile(ids[2]))
+
+
+async def test_a_viewer_is_offered_nothing_that_changes_letters(console: Console) -> None:
+    await some(console, 1)
+    await console.server.user("vera", "correct horse", Role.VIEWER)
+    page = await console.person("/letters")
+    await page.get_by_label("Name").fill("vera")
+    await page.get_by_label("Password").fill("correct horse")
+    await page.get_by_role("button", name="Log in").click()
+    await expect(page.get_by_text("timed out 0")).to_be_visible()
+    await expect(page.get_by_role("checkbox")).to_have_count(0)
+
+
+@pytest.mark.parametrize("theme", THEMES)
+async def test_every_part_of_the_list_can_be_read_by_everybody(
+    console: Console, theme: Theme
+) -> None:
+    ids = await some(console, 4)
+    page = await console.person("/letters?queue=orders", theme=theme)
+    await tick(page, ids[1])
+    assert await accessibility_faults(page) == []
+    await page.get_by_role("button", name="Discard…").click()
+    await expect(page.get_by_role("dialog")).to_be_visible()
+    assert await accessibility_faults(page) == []
+    await page.keyboard.press("Escape")
+    await page.get_by_role("button", name="Replay…").click()
+    await expect(page.get_by_role("region", name="Dry run")).to_contain_text("1 letter")
+    assert await accessibility_faults(page) == []
+
+
+async def test_at_phone_width_letters_can_be_found_ticked_and_decided_on(console: Console) -> None:
+    (one, *_) = await some(console, 3)
+    page = await console.person("/letters?queue=orders", phone=True)
+    await tick(page, one)
+    assert not await scrolls_sideways(page)
+    await page.get_by_role("button", name="Discard…").click()
+    assert not await scrolls_sideways(page)
+    await page.get_by_role("button", name="Discard 1 letter").click()
+    await expect(page.get_by_text("1 letter discarded")).to_be_visible()

@@ -1,0 +1,71 @@
+"""The login: as a page, and over the screen of somebody whose session has ended."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.async_api import Page, expect
+
+from redrive.domain.access import Role
+from tests.browser.console import THEMES, Console, Theme, accessibility_faults, scrolls_sideways
+from tests.services.letters import failed
+
+PASSWORD = "correct horse"
+
+
+async def log_in(page: Page, password: str = PASSWORD) -> None:
+    await page.get_by_label("Name").fill("ann")
+    await page.get_by_label("Password").fill(password)
+    await page.get_by_role("button", name="Log in").click()
+
+
+async def test_somebody_logs_in_and_out_and_a_wrong_password_leaves_the_name(
+    console: Console,
+) -> None:
+    await console.server.user("ann", PASSWORD, Role.OPERATOR)
+    await console.server.add(failed("timed out"))
+    page = await console.person("/letters?queue=orders")
+    await log_in(page, "wrong")
+    await expect(page.get_by_role("alert")).to_contain_text("The name or the password is wrong")
+    await expect(page.get_by_label("Name")).to_have_value("ann")
+    await log_in(page)
+    await expect(page.get_by_text("timed out")).to_be_visible()
+    assert "queue=orders" in page.url
+    await expect(page.get_by_text("operator")).to_be_visible()
+    await page.reload()
+    await expect(page.get_by_text("timed out")).to_be_visible()
+    await page.get_by_role("button", name="Log out").click()
+    await expect(page.get_by_role("button", name="Log in")).to_be_visible()
+    await page.goto("/letters")
+    await expect(page.get_by_role("button", name="Log in")).to_be_visible()
+    await expect(page.get_by_text("timed out")).to_have_count(0)
+
+
+async def test_a_session_that_ends_leaves_what_is_being_written(console: Console) -> None:
+    await console.server.user("ann", PASSWORD, Role.OPERATOR)
+    (one,) = await console.server.add(failed("timed out"))
+    page = await console.person(f"/letters/{one}")
+    await log_in(page)
+    await page.get_by_role("button", name="Discard…").click()
+    dialog = page.get_by_role("dialog", name="Discard 1 letter")
+    await dialog.get_by_label("Reason").fill("a long story")
+    # Whoever is set anew has to log in again.
+    await console.server.user("ann", PASSWORD, Role.OPERATOR)
+    await dialog.get_by_role("button", name="Discard 1 letter").click()
+    again = page.get_by_role("dialog", name="Log in again")
+    await expect(again).to_be_visible()
+    await log_in(page)
+    await expect(again).to_have_count(0)
+    await expect(dialog.get_by_label("Reason")).to_have_value("a long story")
+    await dialog.get_by_role("button", name="Discard 1 letter").click()
+    await expect(page.get_by_role("heading", level=1)).to_contain_text(re.compile("archived"))
+
+
+@pytest.mark.parametrize("theme", THEMES)
+async def test_the_login_can_be_used_by_everybody(console: Console, theme: Theme) -> None:
+    await console.server.user("ann", PASSWORD, Role.VIEWER)
+    page = await console.person("/", theme=theme, phone=True)
+    await expect(page.get_by_role("button", name="Log in")).to_be_visible()
+    assert await accessibility_faults(page) == []
+    assert not await scrolls_sideways(page)
