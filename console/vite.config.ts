@@ -11,6 +11,7 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     chunkSizeWarningLimit: 700,
+    license: { fileName: "licenses.md" },
   },
   server: { proxy: { "/api": "http://127.0.0.1:8025" } },
 });

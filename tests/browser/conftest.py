@@ -12,6 +12,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, async_playwright
 
+from redrive.broker.private import PrivateNode
+from tests.browser import lively
 from tests.browser.chromium import CHROMIUM, FLAGS
 from tests.browser.console import Console
 from tests.services.plugin import Vhost
@@ -47,3 +49,27 @@ async def console(browser: Browser, vhost: Vhost, tmp_path: Path) -> AsyncIterat
     )
     async with serving(settings) as server, Console(browser, server) as opened:
         yield opened
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def shop(
+    browser: Browser, rabbitmq: PrivateNode, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Console]:
+    """The console of a busy day. Shared by the run: for tests that look, or that change what no
+    other looks at."""
+    folder = tmp_path_factory.mktemp("shop")
+    rabbitmq.create_vhost("shop")
+    settings = settings_for(
+        folder,
+        rabbitmq.url("shop"),
+        f"sqlite:///{folder}/redrive.db",
+        '[[policy]]\nname = "order.*"\nmax_retries = 3\n',
+        management_url=rabbitmq.management_url,
+    )
+    async with serving(settings) as server:
+        await lively.busy_day(server)
+        await lively.topology(server, holds=[("dlq-queue", 3), ("retry-queue", 6)])
+        await lively.drift_apart(server)
+        async with Console(browser, server) as opened:
+            yield opened
+    rabbitmq.delete_vhost("shop")

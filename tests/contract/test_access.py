@@ -91,6 +91,9 @@ async def test_the_audit_log_is_read_in_pages_newest_first(store: Store) -> None
     assert [entry.outcome for entry in found] == [None, 200, 200, 200, 200, 200]
     assert rest.next is None
     assert len((await store.audit_log.page(actor="a", action="x.0")).items) == 3
+    assert len((await store.audit_log.page(action="x.*")).items) == 5
+    assert len((await store.audit_log.page(actor="?", from_=found[0].at)).items) >= 1
+    assert not (await store.audit_log.page(until=found[-1].at - timedelta(seconds=1))).items
     for wrong in ("x", "-1", "9" * 40):
         with pytest.raises(CursorRefused):
             await store.audit_log.page(after=wrong)

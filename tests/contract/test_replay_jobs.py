@@ -22,6 +22,7 @@ from redrive.domain.revival import LeaveToPerson
 from redrive.domain.verdict import Receipt
 from redrive.errors import CursorRefused, OrderRefused
 from redrive.store import replay_choice, replays
+from redrive.store.replay_looks import ReplayLooks
 from redrive.store.replays import Batch
 from redrive.store.store import Store
 from tests.services.letters import BEGAN, arrival, died_in
@@ -245,6 +246,27 @@ async def test_what_became_of_a_jobs_letters_is_counted(store: Store) -> None:
     await sent(store)  # of a worker, and so not of the job
     found = await store.replays.results(job.id)
     assert found == {Result.RETURNED: 2, Result.RESOLVED: 1, Result.SENDING: 1}
+
+
+async def test_the_letters_of_a_job_are_listed_with_what_became_of_them(store: Store) -> None:
+    ids = await stored(store, 4)
+    job = await running(store)
+    await store.decisions.discard([ids[0]], "me")
+    claims = (await take(store, job)).claims
+    await come_back(store, claims[:1])
+    looks, failures = ReplayLooks(store.database, store.replays), (Result.RETURNED,)
+    begun = await now(store, job)
+    first = await looks.letters(begun, failures, left_out=True, limit=1)
+    rest = await looks.letters(begun, failures, left_out=True, limit=1, after=first.next)
+    found = [(one.id, one.result) for one in (*first.items, *rest.items)]
+    assert found == [(ids[0], None), (ids[1], Result.RETURNED)]
+    assert rest.next is None
+    only = await looks.letters(begun, (Result.SENDING,), left_out=False, limit=9)
+    assert [(one.id, one.letter and one.letter.id) for one in only.items] == [
+        (id_, id_) for id_ in ids[2:]
+    ]
+    with pytest.raises(CursorRefused):
+        await looks.letters(begun, failures, left_out=True, limit=1, after="x")
 
 
 # Leaving out

@@ -254,6 +254,9 @@ async def test_a_replay_is_previewed_confirmed_and_followed(
     )
     one = await client.get(f"{V1}/replays/{made.json()['id']}")
     documents.ReplayReport.model_validate(one.json())
+    letters = await client.get(f"{V1}/replays/{made.json()['id']}/letters")
+    documents.ReplayLetterPage.model_validate(letters.json())
+    assert letters.json() == {"items": [], "next": None}  # none was taken yet
     cancelled = await client.post(f"{V1}/replays/{made.json()['id']}/cancel", json={})
     assert cancelled.json()["state"] == "cancelled"
     again = await client.post(f"{V1}/replays/{made.json()['id']}/pause", json={})

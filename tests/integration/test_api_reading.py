@@ -341,6 +341,13 @@ async def test_the_time_series_counts_arrivals_and_resolutions_in_their_buckets(
     )
     fits(documents.Series, one)
     assert sum(one.json()["arrivals"]) == 3
+    groups = [new.letter.fingerprint, "0123456789abcdef"]
+    for span, buckets in (("1h", 30), ("6h", 24), ("24h", 24), ("7d", 28), ("30d", 30)):
+        trends = await client.get(f"{V1}/stats/trends", params={"span": span, "group": groups})
+        fits(documents.Trends, trends)
+        counts = {item["group"]: item["arrivals"] for item in trends.json()["items"]}
+        assert {len(each) for each in counts.values()} == {buckets}
+        assert [sum(counts[group]) for group in groups] == [3, 0], span
 
 
 async def test_breakers_policies_topology_replays_and_audit_are_listed(

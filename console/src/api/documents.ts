@@ -35,3 +35,27 @@ export function wordOf(state: State): string {
 
 export type Content = Schemas["Content"];
 export type Classification = Schemas["Classification"];
+export type Group = Schemas["Group"];
+export type GroupDocument = Schemas["GroupDocument"];
+export type EditedMany = Schemas["EditedMany"];
+export type PlainGroup = Schemas["PlainGroup"];
+export type Counts = Schemas["Counts"];
+export type Stats = Schemas["Stats"];
+export type Health = Schemas["Health"];
+export type Breaker = Schemas["Breaker"];
+export type ReplayReport = Schemas["ReplayReport"];
+export type ReplayLetter = Schemas["ReplayLetter"];
+export type Policy = Schemas["Policy"];
+export type Topology = Schemas["Topology"];
+export type Finding = Schemas["Finding"];
+export type AuditEntry = Schemas["AuditEntry"];
+export type Token = Schemas["Token"];
+export type User = Schemas["User"];
+export type Span = NonNullable<NonNullable<operations["get_series"]["parameters"]["query"]>["span"]>;
+
+/** What somebody may still have to do something about. */
+export const OPEN = ["dlq_pending", "dlq_processing", "dlq_manual", "dlq_failed"] as const satisfies readonly State[];
+
+export function openLetters(counts: Counts): number {
+  return OPEN.reduce((sum, state) => sum + counts[state], 0);
+}

@@ -567,6 +567,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/replays/{replay_id}/letters": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Letters Of Replay
+         * @description Letters of a replay, in its order: those that failed, or those with the results asked for.
+         */
+        get: operations["list_letters_of_replay"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/replays/{replay_id}/pause": {
         parameters: {
             query?: never;
@@ -707,6 +727,26 @@ export interface paths {
          * @description Arrivals and resolutions of letters that are still kept, bucket by bucket, oldest first.
          */
         get: operations["get_series"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/stats/trends": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Trends
+         * @description Arrivals of some groups, in fewer buckets than the time series has.
+         */
+        get: operations["get_trends"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1333,6 +1373,11 @@ export interface components {
         };
         /** Health */
         Health: {
+            /**
+             * Blocked
+             * @description The broker blocks publishers (`connection.blocked`).
+             */
+            blocked: boolean;
             broker: components["schemas"]["Part"];
             /** Ok */
             ok: boolean;
@@ -2004,6 +2049,37 @@ export interface components {
             /** Updatedat */
             updatedAt: string;
         };
+        /** ReplayLetter */
+        ReplayLetter: {
+            /** At */
+            at: string | null;
+            /** Errorreason */
+            errorReason: string | null;
+            /** Errortype */
+            errorType: string | null;
+            /** Id */
+            id: string;
+            /** Position */
+            position: number;
+            /** Queue */
+            queue: string | null;
+            /**
+             * Reason
+             * @description Why it was refused.
+             */
+            reason: string | null;
+            /** @description Null: it was left out, or was not taken yet. */
+            result: components["schemas"]["Result"] | null;
+            /** @description Null: it was deleted since. */
+            status: components["schemas"]["State"] | null;
+        };
+        /** ReplayLetterPage */
+        ReplayLetterPage: {
+            /** Items */
+            items: components["schemas"]["ReplayLetter"][];
+            /** Next */
+            next: string | null;
+        };
         /** ReplayPage */
         ReplayPage: {
             /** Items */
@@ -2329,6 +2405,25 @@ export interface components {
             /** Parts */
             parts: components["schemas"]["Finding"][];
         };
+        /** Trend */
+        Trend: {
+            /** Arrivals */
+            arrivals: number[];
+            /** Group */
+            group: string;
+        };
+        /** Trends */
+        Trends: {
+            /** Items */
+            items: components["schemas"]["Trend"][];
+            /**
+             * Seconds
+             * @description How long a bucket is.
+             */
+            seconds: number;
+            /** Start */
+            start: string;
+        };
         /** Unchanged */
         Unchanged: {
             /** Example */
@@ -2422,10 +2517,15 @@ export interface operations {
         parameters: {
             query?: {
                 action?: string | null;
+                /** @description `*` and `?` are wildcards, here and below. */
                 actor?: string | null;
                 /** @description `next` of the page before, as it is. */
                 after?: string | null;
+                /** @description The same; a day counts whole. */
+                endDate?: string | null;
                 limit?: number;
+                /** @description A time, a day, or how long ago: `2h`. */
+                startDate?: string | null;
             };
             header?: never;
             path?: never;
@@ -3499,6 +3599,45 @@ export interface operations {
             };
         };
     };
+    list_letters_of_replay: {
+        parameters: {
+            query?: {
+                /** @description `next` of the page before, as it is. */
+                after?: string | null;
+                /** @description Also those that it left out. */
+                leftOut?: boolean;
+                limit?: number;
+                /** @description May repeat; without one, every letter that was not sent well. */
+                result?: components["schemas"]["Result"][];
+            };
+            header?: never;
+            path: {
+                replay_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReplayLetterPage"];
+                };
+            };
+            /** @description What is wrong, and what to do. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     pause_replay: {
         parameters: {
             query?: never;
@@ -3775,6 +3914,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Series"];
+                };
+            };
+            /** @description What is wrong, and what to do. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_trends: {
+        parameters: {
+            query: {
+                /** @description May repeat. */
+                group: string[];
+                /** @description How far back. */
+                span?: "1h" | "6h" | "24h" | "7d" | "30d";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Trends"];
                 };
             };
             /** @description What is wrong, and what to do. */

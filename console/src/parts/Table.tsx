@@ -18,11 +18,13 @@ interface TableProps<Row> {
   columns: readonly Column<Row>[];
   rows: readonly Row[];
   keyOf: (row: Row) => string;
+  /** Without a frame of its own, inside a section. */
+  bare?: boolean;
 }
 
-export function Table<Row>({ caption, columns, rows, keyOf }: TableProps<Row>) {
+export function Table<Row>({ caption, columns, rows, keyOf, bare }: TableProps<Row>) {
   return (
-    <div className={styles.frame}>
+    <div className={bare ? "" : styles.frame}>
       <table className={styles.table}>
         <caption className="unseen">{caption}</caption>
         <thead>

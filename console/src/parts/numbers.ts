@@ -24,3 +24,10 @@ export function bytes(number: number): string {
   }
   return `${short.format(size)} ${units[unit]}`;
 }
+
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+
+/** `98,204`, then `1.2M`: for places that are narrow. */
+export function shortly(number: number): string {
+  return number < 100_000 ? whole.format(number) : compact.format(number);
+}

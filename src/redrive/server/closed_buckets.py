@@ -14,7 +14,7 @@ from typing import Final
 
 _SETTLED: Final = timedelta(minutes=1)
 _KEPT: Final = timedelta(minutes=5)
-_MOST: Final = 200
+_MOST: Final = 1000
 """Series that are remembered; beyond it all are forgotten."""
 
 

@@ -289,6 +289,17 @@ class Series(Document):
     resolutions: list[int] | None = Field(description="Null for one group.")
 
 
+class Trend(Document):
+    group: str
+    arrivals: list[int]
+
+
+class Trends(Document):
+    start: Time
+    seconds: int = Field(description="How long a bucket is.")
+    items: list[Trend]
+
+
 class Replay(Document):
     id: str
     state: ReplayState
@@ -329,6 +340,23 @@ class ReplayReport(Replay):
     results: dict[Result, int]
     refusals: list[Why]
     left_out: list[Why]
+
+
+class ReplayLetter(Document):
+    id: str
+    position: int
+    result: Result | None = Field(description="Null: it was left out, or was not taken yet.")
+    reason: str | None = Field(description="Why it was refused.")
+    at: Time | None
+    status: State | None = Field(description="Null: it was deleted since.")
+    error_type: str | None
+    error_reason: str | None
+    queue: str | None
+
+
+class ReplayLetterPage(Document):
+    items: list[ReplayLetter]
+    next: str | None
 
 
 class DestinationLook(Document):
@@ -543,6 +571,7 @@ class Health(Document):
     ok: bool
     store: Part
     broker: Part
+    blocked: bool = Field(description="The broker blocks publishers (`connection.blocked`).")
     unmet: list[str] = Field(description="Why letters should not be sent in numbers now.")
     version: str
 

@@ -21,6 +21,7 @@ from redrive.errors import RedriveError
 from redrive.server import documents
 from redrive.server.answers import answer
 from redrive.server.callers import desk_of, route
+from redrive.work.conditions import BLOCKED
 from redrive.work.desk import Desk
 
 router = APIRouter(tags=["health"])
@@ -121,6 +122,7 @@ async def get_health(request: Request) -> Response:
             "ok": parts.ok,
             "store": {"ok": parts.store is None, "detail": parts.store},
             "broker": {"ok": parts.broker is None, "detail": parts.broker},
+            "blocked": BLOCKED in parts.unmet,
             "unmet": list(parts.unmet),
             "version": __version__,
         }

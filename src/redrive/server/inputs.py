@@ -74,8 +74,8 @@ class Selection(Input):
     def filters(self, now: datetime | None = None) -> Filters:
         """The filters, with times counted from now."""
         now = now or datetime.now(UTC)
-        start = _moment("startDate", self.start_date, now)
-        end = _moment("endDate", self.end_date, now, end_of_day=True)
+        start = moment("startDate", self.start_date, now)
+        end = moment("endDate", self.end_date, now, end_of_day=True)
         if start is not None and end is not None and end < start:
             raise ValueError("endDate: expected a time from startDate on")
         if self.min_age is not None:
@@ -105,9 +105,10 @@ class Selection(Input):
         return self.model_dump(by_alias=True, exclude_unset=True)
 
 
-def _moment(
+def moment(
     name: str, text: str | None, now: datetime, *, end_of_day: bool = False
 ) -> datetime | None:
+    """A time as callers write it; None if none was given."""
     if text is None:
         return None
     try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import AfterValidator, Field
@@ -19,6 +19,7 @@ from redrive.domain.access import Role
 from redrive.domain.filter_words import described
 from redrive.domain.filters import Filters
 from redrive.domain.ids import letter_id
+from redrive.domain.letter import Result
 from redrive.domain.lifecycle import State
 from redrive.domain.replay import (
     BATCH_SIZE,
@@ -32,14 +33,19 @@ from redrive.errors import OrderRefused
 from redrive.server import documents
 from redrive.server.answers import answer
 from redrive.server.auditing import audited
-from redrive.server.callers import caller_of, desk_of, route
+from redrive.server.callers import caller_of, desk_of, redaction_for, route
 from redrive.server.idempotency import IdempotentRoute
 from redrive.server.inputs import Id, Input, Paging, Reason, Selection
 from redrive.server.problems import Problem, not_found
 from redrive.work.destinations import destinations
 from redrive.work.ordering import read_ordering
 from redrive.work.replay_preview import PreviewOrder, preview_document
-from redrive.work.replay_report import Report, replay_document, report_document
+from redrive.work.replay_report import (
+    Report,
+    replay_document,
+    replayed_letter_document,
+    report_document,
+)
 
 router = APIRouter(tags=["replays"], route_class=IdempotentRoute)
 
@@ -198,6 +204,35 @@ async def get_replay(request: Request, replay_id: Id) -> Response:
         refusals=await desk.replay_looks.refusals(replay_id),
     )
     return answer(report_document(report))
+
+
+class LettersOfReplay(Paging):
+    """Which letters of a replay."""
+
+    result: Annotated[list[Result], Field(max_length=20)] = Field(
+        [], description="May repeat; without one, every letter that was not sent well."
+    )
+    left_out: bool = Field(True, description="Also those that it left out.")
+
+
+_FAILURES: Final = (Result.REFUSED, Result.IN_DOUBT, Result.RETURNED, Result.FAILED)
+
+
+@router.get("/replays/{replay_id}/letters", **route(Role.VIEWER, documents.ReplayLetterPage))
+async def list_letters_of_replay(
+    request: Request, replay_id: Id, query: Annotated[LettersOfReplay, Query()]
+) -> Response:
+    """Letters of a replay, in its order: those that failed, or those with the results asked for."""
+    redaction = redaction_for(request)
+    page = await desk_of(request).replay_looks.letters(
+        await _replay(request, replay_id),
+        query.result or _FAILURES,
+        left_out=query.left_out,
+        limit=query.limit,
+        after=query.after,
+    )
+    items = [replayed_letter_document(each, redaction) for each in page.items]
+    return answer({"items": items, "next": page.next})
 
 
 @router.post("/replays/{replay_id}/pause", **route(Role.OPERATOR, documents.Replay))

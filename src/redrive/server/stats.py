@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query, Request, Response
@@ -29,6 +30,15 @@ _SPANS: Final[dict[Span, tuple[timedelta, int]]] = {
     "30d": (timedelta(hours=8), 90),
 }
 """How long a bucket is, and how many there are."""
+_TRENDS: Final[dict[Span, tuple[timedelta, int]]] = {
+    "1h": (timedelta(minutes=2), 30),
+    "6h": (timedelta(minutes=15), 24),
+    "24h": (timedelta(hours=1), 24),
+    "7d": (timedelta(hours=6), 28),
+    "30d": (timedelta(days=1), 30),
+}
+"""The same, coarser: for lines that are as wide as a thumb."""
+MOST_TRENDS: Final = 100
 
 
 @router.get("/stats", **route(Role.VIEWER, documents.Stats))
@@ -76,7 +86,7 @@ async def get_series(
     series = desk_of(request).store.series
     closed: ClosedBuckets = request.app.state.closed_buckets
     now = await series.now()
-    edges = _edges(span, now)
+    edges = _edges(_SPANS[span], now)
 
     async def arrivals(some: Sequence[datetime]) -> list[int]:
         return await series.arrivals(some, group)
@@ -94,9 +104,32 @@ async def get_series(
     )
 
 
-def _edges(span: Span, now: datetime) -> list[datetime]:
+@router.get("/stats/trends", **route(Role.VIEWER, documents.Trends))
+async def get_trends(
+    request: Request,
+    group: Annotated[
+        list[Fingerprint], Query(description="May repeat.", min_length=1, max_length=MOST_TRENDS)
+    ],
+    span: Annotated[Span, Query(description="How far back.")] = "24h",
+) -> Response:
+    """Arrivals of some groups, in fewer buckets than the time series has."""
+    series = desk_of(request).store.series
+    closed: ClosedBuckets = request.app.state.closed_buckets
+    now = await series.now()
+    edges = _edges(_TRENDS[span], now)
+    items = []
+    for one in dict.fromkeys(group):
+        counts = await closed.counted(
+            ("trends", span, one), edges, now, partial(series.arrivals, group=one)
+        )
+        items.append({"group": one, "arrivals": counts})
+    seconds = int(_TRENDS[span][0].total_seconds())
+    return answer({"start": rfc3339(edges[0]), "seconds": seconds, "items": items})
+
+
+def _edges(buckets: tuple[timedelta, int], now: datetime) -> list[datetime]:
     """Where buckets begin and end: at whole multiples of their length, the last one under way."""
-    width, number = _SPANS[span]
+    width, number = buckets
     seconds = int(width.total_seconds())
     end = datetime.fromtimestamp((int(now.timestamp()) // seconds + 1) * seconds, now.tzinfo)
     return [end - width * (number - each) for each in range(number + 1)]

@@ -6,6 +6,7 @@ no crash leaves a change that is not in the log. Entries are never changed other
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import func, insert, select, update
@@ -16,6 +17,7 @@ from redrive.errors import CursorRefused
 from redrive.store.clock import DatabaseClock
 from redrive.store.engine import Database
 from redrive.store.schema import redrive_audit
+from redrive.store.selecting import matches
 
 _AUDIT: Final = redrive_audit.c
 _MOST: Final = 2**63 - 1
@@ -62,15 +64,22 @@ class AuditLog:
         after: str | None = None,
         actor: str | None = None,
         action: str | None = None,
+        from_: datetime | None = None,
+        until: datetime | None = None,
     ) -> Page[AuditEntry]:
-        """Entries, newest first."""
+        """Entries, newest first. Of actors and actions `*` and `?` are wildcards."""
         query = select(redrive_audit).order_by(_AUDIT.id.desc()).limit(limit + 1)
         if after is not None:
             query = query.where(_AUDIT.id < _read_number(after))
+        sqlite = self._database.is_sqlite
         if actor is not None:
-            query = query.where(_AUDIT.actor == actor)
+            query = query.where(matches(_AUDIT.actor, actor, sqlite=sqlite))
         if action is not None:
-            query = query.where(_AUDIT.action == action)
+            query = query.where(matches(_AUDIT.action, action, sqlite=sqlite))
+        if from_ is not None:
+            query = query.where(_AUDIT.at >= from_)
+        if until is not None:
+            query = query.where(_AUDIT.at <= until)
         async with self._database.reading() as connection:
             found = [_read(row) for row in (await connection.execute(query)).mappings()]
         return Page(tuple(found[:limit]), str(found[limit - 1].id) if len(found) > limit else None)

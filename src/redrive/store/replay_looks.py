@@ -7,16 +7,18 @@ again when it takes it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, and_, func, or_, select
 
-from redrive.domain.filters import Filters
+from redrive.domain.filters import Filters, Page
 from redrive.domain.letter import Letter, Result
-from redrive.domain.replay import why_not
+from redrive.domain.replay import Replay, why_not
+from redrive.errors import CursorRefused
 from redrive.store.engine import Database
 from redrive.store.replay_choice import in_doubt_of
 from redrive.store.replays import Replays, last_of_replay
@@ -48,6 +50,20 @@ class Origin:
     exchange: str
     routing_key: str
     letters: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedLetter:
+    """One letter of a replay, and what became of it there."""
+
+    id: str
+    position: int
+    result: Result | None
+    """None: it was left out, or was not taken yet."""
+    reason: str | None
+    at: datetime | None
+    letter: Letter | None
+    """None: it was deleted since."""
 
 
 class ReplayLooks:
@@ -134,3 +150,54 @@ class ReplayLooks:
         async with self._database.reading() as connection:
             rows = (await connection.execute(query)).all()
         return Counter({reason or "": int(number) for reason, number in rows})
+
+    async def letters(
+        self,
+        replay: Replay,
+        results: Collection[Result],
+        *,
+        left_out: bool,
+        limit: int,
+        after: str | None = None,
+    ) -> Page[ReplayedLetter]:
+        """Letters of a replay with one of these results; also those that it left out."""
+        attempt, item = redrive_attempt.c, redrive_replay_letter.c
+        begun: list[ColumnElement[bool]] = [attempt.result.in_([each.value for each in results])]
+        if left_out:
+            begun.append(attempt.result.is_(None) & (item.position < replay.position))
+        last = and_(attempt.letter_id == item.letter_id, *last_of_replay(replay.id))
+        query = (
+            select(item.letter_id, item.position, attempt.result, attempt.reason, attempt.at)
+            .select_from(redrive_replay_letter.outerjoin(redrive_attempt, last))
+            .where(item.replay_id == replay.id, item.position > read_position(after), or_(*begun))
+            .order_by(item.position)
+            .limit(limit + 1)
+        )
+        async with self._database.reading() as connection:
+            rows = (await connection.execute(query)).all()
+            ids = [row.letter_id for row in rows]
+            found = await connection.execute(
+                select(redrive_letter).where(redrive_letter.c.id.in_(ids))
+            )
+            letters = {row["id"]: read_letter(row) for row in found.mappings()}
+        items = tuple(
+            ReplayedLetter(
+                id=row.letter_id,
+                position=row.position,
+                result=None if row.result is None else Result(row.result),
+                reason=row.reason,
+                at=row.at,
+                letter=letters.get(row.letter_id),
+            )
+            for row in rows[:limit]
+        )
+        return Page(items, str(items[-1].position) if len(rows) > limit else None)
+
+
+def read_position(text: str | None) -> int:
+    """Where the page before ended; before the first without one."""
+    if text is None:
+        return -1
+    if not (text.isascii() and text.isdecimal() and int(text) < 2**31):
+        raise CursorRefused(f"{text!r} is not where a page ends")
+    return int(text)

@@ -68,12 +68,12 @@ def conditions(filters: Filters, *, sqlite: bool) -> list[ColumnElement[bool]]:
         (_LETTER.source, filters.source),
     ):
         if text is not None:
-            found.append(_matches(column, text, sqlite=sqlite))
+            found.append(matches(column, text, sqlite=sqlite))
     if filters.tag is not None and is_listed_by_tag(filters):
         found.append(redrive_tag.c.tag == filters.tag)
     elif filters.tag is not None:
         tagged = select(redrive_tag.c.letter_id).where(
-            _matches(redrive_tag.c.tag, filters.tag, sqlite=sqlite)
+            matches(redrive_tag.c.tag, filters.tag, sqlite=sqlite)
         )
         found.append(_LETTER.id.in_(tagged))
     if filters.created_from is not None:
@@ -90,7 +90,8 @@ def is_listed_by_tag(filters: Filters) -> bool:
     return filters.tag is not None and not is_glob(filters.tag)
 
 
-def _matches(column: Column[Any], text: str, *, sqlite: bool) -> ColumnElement[bool]:
+def matches(column: Column[Any], text: str, *, sqlite: bool) -> ColumnElement[bool]:
+    """Whether a column is that text, in which `*` and `?` are wildcards."""
     if not is_glob(text):
         return column == text
     if sqlite:  # LIKE does not tell upper from lower case there

@@ -17,6 +17,7 @@ from redrive.work.system_state import SystemWatch
 MOST_CPU: Final = 0.80
 MOST_MEMORY: Final = 0.85
 LEAST_CONNECTIONS: Final = 1
+BLOCKED: Final = "the broker blocks publishers: it is short of memory or disk space"
 
 
 class Capacity(Protocol):
@@ -51,7 +52,7 @@ class Conditions:
         if (sentence := await self._connections()) is not None:
             found.append(sentence)
         if broker_blocked:
-            found.append("the broker blocks publishers: it is short of memory or disk space")
+            found.append(BLOCKED)
         return found
 
     async def _connections(self) -> str | None:

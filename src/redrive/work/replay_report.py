@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from redrive.domain.letter import Result
 from redrive.domain.replay import NEEDS_NOBODY, Replay
+from redrive.store.replay_looks import ReplayedLetter
+from redrive.work.redact import Redaction
 from redrive.work.times import rfc3339, rfc3339_or_none
 
 _CONFIRMED: Final = (Result.SENT, Result.RETURNED, Result.FAILED, Result.RESOLVED)
@@ -95,6 +97,22 @@ def report_document(report: Report) -> dict[str, Any]:
         "results": {result.value: number for result, number in sorted(report.results.items())},
         "refusals": reasons_document(report.refusals),
         "leftOut": reasons_document(report.left_out),
+    }
+
+
+def replayed_letter_document(replayed: ReplayedLetter, redaction: Redaction) -> dict[str, Any]:
+    """One letter of a job, and what became of it there."""
+    letter = None if replayed.letter is None else redaction.letter(replayed.letter)
+    return {
+        "id": replayed.id,
+        "position": replayed.position,
+        "result": None if replayed.result is None else replayed.result.value,
+        "reason": replayed.reason,
+        "at": rfc3339_or_none(replayed.at),
+        "status": None if letter is None else letter.status.value,
+        "errorType": None if letter is None else letter.error_type,
+        "errorReason": None if letter is None else letter.error_reason,
+        "queue": None if letter is None else letter.queue,
     }
 
 

@@ -53,12 +53,13 @@ export function BodyEditor({ letter, draft, onWrite }: BodyEditorProps) {
         {indented && (
           <Button
             icon="filter"
+            title="Only white space between its parts changes"
             onClick={() => {
               onWrite({ body: found.pretty });
               setVersion(version + 1);
             }}
           >
-            Put it on many lines (changes white space only)
+            Put it on many lines
           </Button>
         )}
         <Field label="Content type">
