@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from redrive.store.replay_looks import ReplayLooks
     from redrive.store.store import Store
     from redrive.store.upgrade import Upgrade
+    from redrive.tally import Tally
     from redrive.work.conditions import Conditions
     from redrive.work.desk import Desk, TopologyLook
     from redrive.work.mover import Limits
@@ -171,7 +172,7 @@ def worker_id() -> str:
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(2)}"
 
 
-def sender(settings: Settings) -> Sender:
+def sender(settings: Settings, tally: Tally | None = None) -> Sender:
     """What sends letters; its owner opens it."""
     from redrive.broker.topology import describe  # noqa: PLC0415
     from redrive.work.sender import Sender  # noqa: PLC0415
@@ -181,6 +182,7 @@ def sender(settings: Settings) -> Sender:
         settings.topology.names.return_exchange,
         describe(settings.topology, settings.queue).queue_names(),
         patience=settings.worker.lease.total_seconds() / 2,
+        tally=tally,
     )
 
 
@@ -194,7 +196,11 @@ def conditions(store: Store) -> Conditions:
 
 
 def revival_of(
-    settings: Settings, store: Store, policies: Callable[[], PolicyBook], events: Events
+    settings: Settings,
+    store: Store,
+    policies: Callable[[], PolicyBook],
+    events: Events,
+    tally: Tally,
 ) -> Revival:
     """The worker role, ready to run."""
     from redrive.work.classify import rules_by  # noqa: PLC0415
@@ -210,7 +216,7 @@ def revival_of(
             name,
             vhost,
             store.sendings,
-            lambda: sender(settings),
+            lambda: sender(settings, tally),
             rules=rules_by(settings),
             timetable=timetable_by(chosen),
             conditions=conditions(store),
@@ -220,6 +226,7 @@ def revival_of(
             poll=chosen.poll,
             verdict_after=chosen.verdict_after,
             events=events,
+            tally=tally,
         ),
         Receipts(
             settings.topology.names.receipts_queue,
@@ -231,7 +238,7 @@ def revival_of(
             name,
             vhost,
             store.replays,
-            lambda: sender(settings),
+            lambda: sender(settings, tally),
             policies,
             lease=chosen.lease,
             verdict_after=chosen.verdict_after,

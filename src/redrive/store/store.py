@@ -11,9 +11,11 @@ from redrive.store.books import Books
 from redrive.store.breakers import Breakers
 from redrive.store.changed_since import ChangedSince
 from redrive.store.clock import DatabaseClock
+from redrive.store.counts import Counts
 from redrive.store.decisions import Decisions
 from redrive.store.edits import Edits
 from redrive.store.engine import Database
+from redrive.store.figures import Figures
 from redrive.store.group_notes import GroupNotes
 from redrive.store.groups import Groups
 from redrive.store.letters import MAX_REVIVALS, Letters
@@ -48,6 +50,8 @@ class Store:
     access: Access
     audit_log: AuditLog
     requests: Requests
+    counts: Counts
+    figures: Figures
 
     async def close(self) -> None:
         """Close every connection. Safe to call twice."""
@@ -86,4 +90,6 @@ async def open_letter_store(
         access=Access(database, clock),
         audit_log=AuditLog(database, clock),
         requests=Requests(database, clock),
+        counts=Counts(database, clock),
+        figures=Figures(database, clock),
     )
