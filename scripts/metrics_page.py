@@ -34,7 +34,8 @@ Counters begin with 0 when the store is brought to schema 0005; those of the boo
 """
 _MEASURES = """## Measures
 
-What the condition of an alert can speak of.
+What the condition of an alert can speak of. [How to get alerts](../how-to/alerts.md) has the
+language.
 """
 _COUNTERS = """## Counters in conditions
 

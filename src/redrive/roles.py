@@ -27,6 +27,7 @@ from redrive.errors import SettingsError, the_reason
 from redrive.events import Events
 from redrive.readiness import assure_topology, persist, unless
 from redrive.runtime import (
+    alerting,
     connect,
     desk,
     limits,
@@ -61,6 +62,9 @@ _DRAIN: Final = 9.3
 _LEDGER_EVERY: Final = 30.0
 _VERDICTS_EVERY: Final = 2.0
 _RETENTION_EVERY: Final = 60.0
+_ALERTS_EVERY: Final = 5.0
+"""Three looks in a step: of all janitors, one judges each."""
+_MESSAGES_EVERY: Final = 2.0
 _FORGET_EVERY: Final = 600.0
 _LAST_COUNTS: Final = 2.0
 """Seconds that a process which ends has to write what it has counted."""
@@ -297,18 +301,24 @@ async def _run_worker(process: Process, store: Store) -> None:
 async def _run_janitor(process: Process, store: Store) -> None:
     settings = process.settings
     verdicts = verdict_watch(settings, store, process.events)
+    alerts = alerting(settings, store)
     chores = [
         Chore("ledger", _LEDGER_EVERY, store.books.compact),
         Chore("counts", _LEDGER_EVERY, store.counts.compact),
         Chore("verdicts", _VERDICTS_EVERY, verdicts.in_turn),
         Chore("sessions", _FORGET_EVERY, store.access.forget),
         Chore("requests", _FORGET_EVERY, store.requests.forget),
+        Chore("alerts", _ALERTS_EVERY, alerts.watch.round),
+        Chore("alert messages", _MESSAGES_EVERY, alerts.sender.round),
+        Chore("silences", _FORGET_EVERY, store.alerts.forget_silences),
+        Chore("sent messages", _FORGET_EVERY, store.alert_messages.forget),
         Chore("retention", _RETENTION_EVERY, Retention.by(settings.retention, store.expiry).round),
     ]
     try:
         await Janitor(chores).run(process.stopping)
     finally:
         verdicts.close()
+        alerts.sinks.close()
 
 
 async def _run_server(process: Process) -> None:

@@ -23,6 +23,7 @@ from redrive.errors import ChannelClosed
 
 if TYPE_CHECKING:
     from redrive.broker.management import Management
+    from redrive.domain.alerting import Rule
     from redrive.errors import ManagementError
     from redrive.events import Events
     from redrive.settings import Settings
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from redrive.store.store import Store
     from redrive.store.upgrade import Upgrade
     from redrive.tally import Tally
+    from redrive.work.alert_message import AlertWords
+    from redrive.work.alert_sinks import Sinks
+    from redrive.work.alert_watch import AlertSender, AlertWatch
     from redrive.work.conditions import Conditions
     from redrive.work.desk import Desk, TopologyLook
     from redrive.work.mover import Limits
@@ -317,6 +321,51 @@ def verdict_watch(settings: Settings, store: Store, events: Events) -> VerdictWa
         verdict_after=settings.worker.verdict_after,
         events=events,
     )
+
+
+# Alerts
+
+
+@dataclass(frozen=True, slots=True)
+class Alerting:
+    """What judges alerts and tells of them."""
+
+    rules: tuple[Rule, ...]
+    sinks: Sinks
+    words: AlertWords
+    watch: AlertWatch
+    sender: AlertSender
+
+
+def alerting(settings: Settings, store: Store) -> Alerting:
+    """Alerts as the settings have them; its owner closes the sinks."""
+    from redrive.settings.alerts import rules_by  # noqa: PLC0415
+    from redrive.work.alert_message import AlertWords  # noqa: PLC0415
+    from redrive.work.alert_sinks import Sinks  # noqa: PLC0415
+    from redrive.work.alert_watch import AlertSender, AlertWatch  # noqa: PLC0415
+    from redrive.work.redact import Redaction  # noqa: PLC0415
+
+    rules, sinks = rules_by(settings.alert), Sinks(settings.alert_sink)
+    words = AlertWords(Redaction.by(settings.redaction), public_url(settings))
+    return Alerting(
+        rules,
+        sinks,
+        words,
+        AlertWatch(store.alerts, rules, sinks, words),
+        AlertSender(worker_id(), store.alert_messages, sinks),
+    )
+
+
+def public_url(settings: Settings) -> str | None:
+    """Where people reach the server; None where the settings do not tell."""
+    server = settings.server
+    if server.public_url is not None:
+        return server.public_url
+    anywhere = server.host in ("0.0.0.0", "::")  # noqa: S104  (compared, not listened on)
+    if anywhere or server.port == 0:
+        return None
+    host = f"[{server.host}]" if ":" in server.host else server.host
+    return f"http://{host}:{server.port}"
 
 
 # The API

@@ -44,7 +44,19 @@ class Telling(StrEnum):
     TEST = "test"
 
 
+class SinkKind(StrEnum):
+    """How somebody is told."""
+
+    WEBHOOK = "webhook"
+    SLACK = "slack"
+    EMAIL = "email"
+    ALERTMANAGER = "alertmanager"
+
+
+LOG_SINK: Final = "log"
+"""The name of the sink that is always there."""
 NAME_PATTERN: Final = r"[A-Za-z_][A-Za-z0-9_]{0,99}"
+LONGEST_SILENCE: Final = timedelta(days=365)
 REPEAT: Final = timedelta(hours=4)
 
 
@@ -65,6 +77,45 @@ class Rule:
 
     def tells(self, sink: str) -> bool:
         return self.sinks is None or sink in self.sinks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupAtFault:
+    """One of the largest groups, as a message names it."""
+
+    fingerprint: str
+    error_type: str
+    reason: str
+    queue: str | None
+    letters: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What a message says."""
+
+    alert: str
+    telling: Telling
+    severity: Severity
+    summary: str
+    condition: str
+    value: float | None
+    since: datetime
+    """Since when the condition held."""
+    at: datetime
+    groups: tuple[GroupAtFault, ...] = ()
+    """The three largest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Silence:
+    """Nobody is told of an alert for a while."""
+
+    alert: str
+    until: datetime
+    reason: str
+    created_at: datetime
+    created_by: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

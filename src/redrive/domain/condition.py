@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -28,6 +28,7 @@ from redrive.domain.measures import (
     COUNTERS,
     LONGEST_WINDOW,
     MEASURES,
+    USUAL_WINDOWS,
     Counter,
     Measure,
     Moment,
@@ -200,6 +201,10 @@ class Condition:
         """The same for Prometheus, by the recorded measures."""
         return self.root.promql()
 
+    def windows(self) -> set[timedelta]:
+        """How far back it looks."""
+        return set(USUAL_WINDOWS) | set(_windows(self.root))
+
 
 def parse(text: str) -> Condition:
     """Read a condition; `ConditionRefused` if it is none."""
@@ -253,14 +258,18 @@ class _Reader:
 
     def _either(self) -> Value | Judged:
         found = self._both()
-        while self._take("or"):
-            found = Joined("or", self._judged(found), self._judged(self._both()))
+        while self._next.text == "or":
+            left = self._judged(found)
+            self._position += 1
+            found = Joined("or", left, self._judged(self._both()))
         return found
 
     def _both(self) -> Value | Judged:
         found = self._negated()
-        while self._take("and"):
-            found = Joined("and", self._judged(found), self._judged(self._negated()))
+        while self._next.text == "and":
+            left = self._judged(found)
+            self._position += 1
+            found = Joined("and", left, self._judged(self._negated()))
         return found
 
     def _negated(self) -> Value | Judged:
@@ -388,6 +397,16 @@ class _Depth:
 
     def __exit__(self, *_: object) -> None:
         self._reader.leave()
+
+
+def _windows(node: Value | Judged) -> Iterator[timedelta]:
+    if isinstance(node, Over):
+        yield node.window
+    elif isinstance(node, Not):
+        yield from _windows(node.inner)
+    elif isinstance(node, Sum | Compared | Joined):
+        yield from _windows(node.left)
+        yield from _windows(node.right)
 
 
 def _speaks(value: Value) -> bool:

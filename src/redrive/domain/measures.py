@@ -19,6 +19,9 @@ from redrive.domain.lifecycle import BACKLOG, State
 from redrive.domain.metrics import Metric, Readings
 
 LONGEST_WINDOW: Final = timedelta(hours=24)
+_GAP: Final = timedelta(minutes=1)
+"""A sample may be so much older than its window begins. What is older still, because nobody took
+samples meanwhile, would count for more than the window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +67,13 @@ class Moment:
         """By how much a counter grew. A window that reaches back before the first sample counts
         what was seen since: nothing is made up for the time before."""
         begin = self.now - window
-        before = [past for past in self.past if past.at <= begin]
-        base = before[-1] if before else (self.past[0] if self.past else None)
-        value = counter.value(self.readings)
+        since = [past for past in self.past if begin - _GAP <= past.at]
+        before = [past for past in since if past.at <= begin]
+        base = before[-1] if before else (since[0] if since else None)
         if base is None:
             return 0.0
-        return max(0.0, value - base.counters.get(counter.name, 0.0))
+        value = counter.value(self.readings)
+        return max(0.0, value - base.counters.get(counter.name, value))
 
 
 def _all() -> tuple[Counter, ...]:
@@ -111,6 +115,8 @@ class Measure:
 
 
 _RATE, _HOUR = timedelta(minutes=5), timedelta(hours=1)
+USUAL_WINDOWS: Final = (_RATE, _HOUR)
+"""Those of the measures themselves."""
 
 
 def _rate(counter: str, window: timedelta) -> Callable[[Moment], float | None]:

@@ -210,8 +210,12 @@ BREAKER_OPEN: Final = _gauge(
     "1 for a destination that nothing is sent to for now.",
     queue=f"{MOST_NAMES} at most; redrive_breakers counts them all",
 )
-PROCESSES: Final = _gauge(
-    "processes", "Processes that were heard of within 45 s.", role="as in `redrive run`"
+PROCESSES: Final = Metric(
+    name=PREFIX + "processes",
+    kind=Kind.GAUGE,
+    help="Processes that were heard of within 45 s.",
+    labels={"role": "as in `redrive run`"},
+    always=("retrier", "collector", "worker", "janitor", "server"),
 )
 COLLECTING: Final = _gauge("collector_queues", "Dead letter queues that are being collected.")
 FASTEST: Final = _gauge(

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 
 from redrive._version import __version__
 from redrive.server import (
+    alerts,
     audit,
     breakers,
     events,
@@ -47,6 +48,7 @@ _ROUTERS: Final = (
     groups,
     replays,
     stats,
+    alerts,
     breakers,
     policies,
     topology,

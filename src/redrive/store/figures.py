@@ -100,9 +100,8 @@ async def _read_books(connection: AsyncConnection, found: Readings) -> None:
         for state in State
         for queue in (*named, metrics.OTHER)
     }
-    found.values[metrics.OPEN.name] = {
-        (name,): number for name, number in fold(+by_type, metrics.most_frequent(+by_type)).items()
-    }
+    types = {metrics.OTHER: 0, **fold(+by_type, metrics.most_frequent(+by_type))}
+    found.values[metrics.OPEN.name] = {(name,): number for name, number in types.items()}
     groups = await connection.execute(select(func.count()).select_from(redrive_group))
     found.values[metrics.GROUPS.name] = {(): groups.scalar_one()}
 
@@ -158,7 +157,8 @@ async def _read_breakers(connection: AsyncConnection, found: Readings) -> None:
 
 async def _read_processes(connection: AsyncConnection, now: datetime, found: Readings) -> None:
     processes = await read_processes(connection, now)
-    roles: Counter[str] = Counter(role for each in processes for role in each.roles)
+    seen = Counter(role for each in processes for role in each.roles)
+    roles = dict.fromkeys(metrics.PROCESSES.always, 0) | seen
     found.values[metrics.PROCESSES.name] = {(role,): count for role, count in roles.items()}
     collecting = sum(each.levels.get(metrics.COLLECTING.name, 0) for each in processes)
     found.values[metrics.COLLECTING.name] = {(): collecting}

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from redrive.domain.breaker import USUAL, BreakerLimits
 from redrive.store.access import Access
+from redrive.store.alert_messages import AlertMessages
+from redrive.store.alerts import Alerts
 from redrive.store.audit_log import AuditLog
 from redrive.store.books import Books
 from redrive.store.breakers import Breakers
@@ -52,6 +54,8 @@ class Store:
     requests: Requests
     counts: Counts
     figures: Figures
+    alerts: Alerts
+    alert_messages: AlertMessages
 
     async def close(self) -> None:
         """Close every connection. Safe to call twice."""
@@ -71,11 +75,12 @@ async def open_letter_store(
     """
     database = await open_store(url, make=make)
     clock = DatabaseClock()
+    books, figures = Books(database), Figures(database, clock)
     return Store(
         database=database,
         letters=Letters(database, clock, max_revivals=max_revivals),
         groups=Groups(database),
-        books=Books(database),
+        books=books,
         clock=clock,
         sendings=Sendings(database, clock, breaker_limits),
         verdicts=Verdicts(database, clock),
@@ -91,5 +96,7 @@ async def open_letter_store(
         audit_log=AuditLog(database, clock),
         requests=Requests(database, clock),
         counts=Counts(database, clock),
-        figures=Figures(database, clock),
+        figures=figures,
+        alerts=Alerts(database, clock, figures, books),
+        alert_messages=AlertMessages(database, clock),
     )
