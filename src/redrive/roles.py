@@ -169,8 +169,17 @@ async def _work(process: Process) -> None:
         raise the_reason(group) from group
     finally:
         ended.set()
-        await asyncio.wait((counting,), timeout=_LAST_COUNTS)
+        await _end(counting)
+
+
+async def _end(counting: asyncio.Task[None]) -> None:
+    """The last counts are written if the store answers soon; what fails here ends nothing else."""
+    await asyncio.wait((counting,), timeout=_LAST_COUNTS)
+    if not counting.done():
         counting.cancel()
+        await asyncio.wait((counting,), timeout=_LAST_COUNTS)
+    if counting.done() and not counting.cancelled() and (error := counting.exception()):
+        log.warning("run.not_counted", error=f"{type(error).__name__}: {error}")
 
 
 async def _as(role: str, working: Awaitable[None]) -> None:
