@@ -194,6 +194,7 @@ class _Round:
         now = self._moment.now
         before = {each.name: each for each in await _read_alerts(self._connection)}
         silenced = await _silences(self._connection, now)
+        rows: list[dict[str, Any]] = []
         for rule in self._judging.rules:
             known = before.pop(rule.name, None)
             standing = known.standing if known else Standing(since=now)
@@ -204,13 +205,14 @@ class _Round:
                 silenced=rule.name in silenced,
                 now=now,
             )
-            await self._write(rule, after)
+            rows.append(self._row(rule, after))
             if telling is not None:
                 # A resolved alert is told with the time that it fired from.
                 shown = standing if telling is Telling.RESOLVED else after
                 self._told.append((rule, telling, shown))
             elif after.told_at is not None and rule.name not in silenced:
                 self._refreshed.append((rule, after))
+        await self._write(rows)
         for gone in before.values():
             if now - gone.updated_at > _ABANDONED:
                 await self._connection.execute(
@@ -218,9 +220,9 @@ class _Round:
                 )
         return await self._tell()
 
-    async def _write(self, rule: Rule, after: Standing) -> None:
-        dialect: Any = sqlite if self._connection.dialect.name == "sqlite" else postgresql
-        row = {
+    def _row(self, rule: Rule, after: Standing) -> dict[str, Any]:
+        return {
+            "name": rule.name,
             "severity": rule.severity.value,
             "phase": after.phase.value,
             "since": after.since,
@@ -228,10 +230,15 @@ class _Round:
             "value": rule.condition.value(self._moment),
             "updated_at": self._moment.now,
         }
+
+    async def _write(self, rows: Sequence[dict[str, Any]]) -> None:
+        if not rows:
+            return
+        dialect: Any = sqlite if self._connection.dialect.name == "sqlite" else postgresql
+        insert = dialect.insert(redrive_alert).values(rows)
+        changed = {name: insert.excluded[name] for name in rows[0] if name != "name"}
         await self._connection.execute(
-            dialect.insert(redrive_alert)
-            .values(name=rule.name, **row)
-            .on_conflict_do_update(index_elements=["name"], set_=row)
+            insert.on_conflict_do_update(index_elements=["name"], set_=changed)
         )
 
     async def _tell(self) -> list[Told]:
