@@ -12,7 +12,7 @@ from pathlib import Path
 
 import uvloop
 
-from bench import api, collector, consumer, memory, replay, report, retrier, sweep, wire
+from bench import api, collector, consumer, memory, metrics, replay, report, retrier, sweep, wire
 from bench.options import QUEUE_TYPES, Options
 from bench.report import Result
 from bench.stage import BenchFailed, Stage, open_stage, say
@@ -27,6 +27,7 @@ BENCHES: dict[str, Callable[[Stage, Options], Awaitable[Result]]] = {
     "sweep": sweep.run,
     "consumer": consumer.run,
     "api": api.run,
+    "metrics": metrics.run,
 }
 
 
@@ -75,7 +76,8 @@ def _parser() -> argparse.ArgumentParser:
         "replay  letters back to a queue against the shovel, choosing 10,000 of a million\n"
         "sweep   a dead letter queue, half over the limit, against a loop with pika\n"
         "consumer  a handler that does nothing, against aio-pika and FastStream\n"
-        "api     answers with a million letters against few, and what live clients cost",
+        "api     answers with a million letters against few, and what live clients cost\n"
+        "metrics  what metrics and alerts cost the collector, /metrics at a million letters",
     )
     parser.add_argument(
         "name", nargs="?", choices=BENCHES, help="which one; all of them if none is named"

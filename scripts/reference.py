@@ -1,4 +1,5 @@
-"""`python -m scripts.reference` writes docs/reference/consumer.md from the SDK's docstrings."""
+"""`python -m scripts.reference` writes the pages that are made of code: docs/reference/consumer.md
+from the SDK's docstrings, docs/reference/metrics.md from the definitions of metrics and alerts."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from typing import Any
 import redrive
 from redrive import testing
 from redrive.consumer import with_aio_pika, with_pika
+from scripts import metrics_page
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "consumer.md"
 _HEAD = """# The consumer SDK
@@ -103,3 +105,4 @@ def _line(text: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    metrics_page.PAGE.write_text(metrics_page.page(), encoding="utf-8")

@@ -10,6 +10,7 @@
     ├── TransitionRefused       a change of a letter's state that its life does not have
     ├── ColdStorageError        a folder that cannot be written, or a file of it that is not sound
     ├── CannotListen            the address of the API cannot be had
+    ├── SinkFailed              a message about an alert did not arrive
     ├── CountChanged            letters that match are not as many as somebody was shown
     ├── EditRefused             a change of a letter's message that cannot be made; none was
     │   └── PatchDoesNotApply   ... because of what the message is: the reason says which part
@@ -95,6 +96,12 @@ class CannotListen(RedriveError):
     """The server's address is taken, or is none of this machine's."""
 
     remedy = "set another [server] port or host, or end what listens there"
+
+
+class SinkFailed(RedriveError):
+    """Whoever should be told of an alert was not: they do not answer, or do not want it."""
+
+    remedy = "check the [[alert_sink]] of that name, and who listens at its url"
 
 
 class CountChanged(RedriveError):

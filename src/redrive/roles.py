@@ -11,34 +11,23 @@ What ends a role for good (wrong settings, a defect) ends the process, and is ra
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import os
-import random
 import signal
 import threading
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from redrive._version import __version__
-from redrive.broker.apply import apply
-from redrive.broker.drift import Standing
-from redrive.broker.live import examine
-from redrive.broker.topology import Topology, describe
-from redrive.domain.backoff import Backoff
-from redrive.errors import (
-    AccessRefused,
-    BrokerError,
-    ManagementError,
-    SchemaNewer,
-    SettingsError,
-    StoreError,
-    the_reason,
-)
+from redrive.broker.topology import describe
+from redrive.errors import SettingsError, the_reason
 from redrive.events import Events
+from redrive.readiness import assure_topology, persist, unless
 from redrive.runtime import (
+    alerting,
     connect,
     desk,
     limits,
@@ -48,23 +37,23 @@ from redrive.runtime import (
     revival_of,
     understanding,
     verdict_watch,
+    worker_id,
 )
 from redrive.settings import Settings
+from redrive.tally import Tally
 from redrive.work.collection import QueueCollection
 from redrive.work.collector import Collector
+from redrive.work.counting import Counting
 from redrive.work.janitor import Chore, Janitor
 from redrive.work.redact import Redaction
 from redrive.work.retention import Retention
 from redrive.work.retrier import Retrier
 
 if TYPE_CHECKING:
-    from redrive.amqp import Connection
     from redrive.store.policy_watch import PolicyWatch
     from redrive.store.store import Store
 
 log = structlog.get_logger()
-
-_Result = TypeVar("_Result")
 
 ROLES = ("retrier", "collector", "worker", "janitor", "server")
 
@@ -73,7 +62,12 @@ _DRAIN: Final = 9.3
 _LEDGER_EVERY: Final = 30.0
 _VERDICTS_EVERY: Final = 2.0
 _RETENTION_EVERY: Final = 60.0
+_ALERTS_EVERY: Final = 5.0
+"""Three looks in a step: of all janitors, one judges each."""
+_MESSAGES_EVERY: Final = 2.0
 _FORGET_EVERY: Final = 600.0
+_LAST_COUNTS: Final = 2.0
+"""Seconds that a process which ends has to write what it has counted."""
 _GARBAGE: Final = 20_000
 """New objects between two looks for garbage; 700 is Python's own."""
 _DEADLINE: Final = 9.7
@@ -132,7 +126,8 @@ async def serve(
     events: Events | None = None,
 ) -> None:
     """Run the roles until `stopping` is set, then drain. Raises what ended one for good."""
-    working = asyncio.ensure_future(_work(settings, roles, stopping, events or Events()))
+    process = Process(settings, roles, stopping, events or Events(), Tally())
+    working = asyncio.ensure_future(_work(process))
     watching = asyncio.ensure_future(stopping.wait())
     try:
         await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
@@ -148,19 +143,60 @@ async def serve(
         working.result()
 
 
-async def _work(
-    settings: Settings, roles: frozenset[str], stopping: asyncio.Event, events: Events
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Process:
+    """What the roles of one process share."""
+
+    settings: Settings
+    roles: frozenset[str]
+    stopping: asyncio.Event
+    events: Events
+    tally: Tally
+
+
+async def _work(process: Process) -> None:
+    ended = asyncio.Event()
+    counting = asyncio.create_task(_keep_counts(process, ended))
     try:
         async with asyncio.TaskGroup() as tasks:
-            if "retrier" in roles:
-                tasks.create_task(_run_retrier(settings, stopping))
-            if "server" in roles:
-                tasks.create_task(_run_server(settings, stopping, events))
-            if roles - {"retrier", "server"}:
-                tasks.create_task(_run_with_store(settings, roles, stopping, events))
+            if "retrier" in process.roles:
+                tasks.create_task(_as("retrier", _run_retrier(process)))
+            if "server" in process.roles:
+                tasks.create_task(_as("server", _run_server(process)))
+            if process.roles - {"retrier", "server"}:
+                tasks.create_task(_run_with_store(process))
     except BaseExceptionGroup as group:
         raise the_reason(group) from group
+    finally:
+        ended.set()
+        await _end(counting)
+
+
+async def _end(counting: asyncio.Task[None]) -> None:
+    """The last counts are written if the store answers soon; what fails here ends nothing else."""
+    await asyncio.wait((counting,), timeout=_LAST_COUNTS)
+    if not counting.done():
+        counting.cancel()
+        await asyncio.wait((counting,), timeout=_LAST_COUNTS)
+    if counting.done() and not counting.cancelled() and (error := counting.exception()):
+        log.warning("run.not_counted", error=f"{type(error).__name__}: {error}")
+
+
+async def _as(role: str, working: Awaitable[None]) -> None:
+    """What a role logs says which role it is."""
+    structlog.contextvars.bind_contextvars(role=role)
+    await working
+
+
+async def _keep_counts(process: Process, ended: asyncio.Event) -> None:
+    """With a store of its own: a process of the retrier has no other."""
+    store = await persist(lambda: open_store(process.settings), "counts", process.stopping)
+    if store is None:
+        return
+    try:
+        await Counting(worker_id(), process.roles, store.counts, process.tally).run(ended)
+    finally:
+        await store.close()
 
 
 def _stop(stopping: asyncio.Event, number: signal.Signals) -> None:
@@ -174,12 +210,13 @@ def _stop(stopping: asyncio.Event, number: signal.Signals) -> None:
     last_resort.start()
 
 
-async def _run_retrier(settings: Settings, stopping: asyncio.Event) -> None:
+async def _run_retrier(process: Process) -> None:
+    settings, stopping = process.settings, process.stopping
     watch = policy_watch(settings)
     try:
-        if await _persist(lambda: _started(watch), "policies", stopping) is None:
+        if await persist(lambda: _started(watch), "policies", stopping) is None:
             return
-        parking = await _persist(lambda: assure_topology(settings), "topology", stopping)
+        parking = await persist(lambda: assure_topology(settings), "topology", stopping)
         if parking is None:
             return
         retrier = Retrier(
@@ -189,35 +226,34 @@ async def _run_retrier(settings: Settings, stopping: asyncio.Event) -> None:
             connect=lambda name: connect(settings, name),
             limits=limits(settings),
             parking=parking,
+            tally=process.tally,
         )
         await retrier.run(stopping)
     finally:
         await watch.stop()
 
 
-async def _run_with_store(
-    settings: Settings, roles: frozenset[str], stopping: asyncio.Event, events: Events
-) -> None:
+async def _run_with_store(process: Process) -> None:
     """The roles that work on letters share one store."""
-    store = await _persist(lambda: open_store(settings), "store", stopping)
+    store = await persist(lambda: open_store(process.settings), "store", process.stopping)
     if store is None:
         return
     try:
         async with asyncio.TaskGroup() as tasks:
-            if "collector" in roles:
-                tasks.create_task(_run_collector(settings, store, stopping, events))
-            if "worker" in roles:
-                tasks.create_task(_run_worker(settings, store, stopping, events))
-            if "janitor" in roles:
-                tasks.create_task(_run_janitor(settings, store, stopping, events))
+            for role, run in (
+                ("collector", _run_collector),
+                ("worker", _run_worker),
+                ("janitor", _run_janitor),
+            ):
+                if role in process.roles:
+                    tasks.create_task(_as(role, run(process, store)))
     finally:
         await store.close()
 
 
-async def _run_collector(
-    settings: Settings, store: Store, stopping: asyncio.Event, events: Events
-) -> None:
-    if await _persist(lambda: assure_topology(settings), "topology", stopping) is None:
+async def _run_collector(process: Process, store: Store) -> None:
+    settings, stopping = process.settings, process.stopping
+    if await persist(lambda: assure_topology(settings), "topology", stopping) is None:
         return
     names = settings.topology.names
     own = describe(settings.topology, settings.queue).queue_names()
@@ -235,8 +271,9 @@ async def _run_collector(
             reading,
             connect=lambda name: connect(settings, name),
             limits=limits(settings),
-            events=events,
+            events=process.events,
             redaction=redaction,
+            tally=process.tally,
         )
 
     await QueueCollection(
@@ -247,16 +284,15 @@ async def _run_collector(
     ).run(stopping)
 
 
-async def _run_worker(
-    settings: Settings, store: Store, stopping: asyncio.Event, events: Events
-) -> None:
+async def _run_worker(process: Process, store: Store) -> None:
+    settings, stopping, events = process.settings, process.stopping, process.events
     watch = policy_watch(settings)
     try:
-        if await _persist(lambda: _started(watch), "policies", stopping) is None:
+        if await persist(lambda: _started(watch), "policies", stopping) is None:
             return
-        if await _persist(lambda: assure_topology(settings), "topology", stopping) is None:
+        if await persist(lambda: assure_topology(settings), "topology", stopping) is None:
             return
-        revival = revival_of(settings, store, lambda: watch.book, events)
+        revival = revival_of(settings, store, lambda: watch.book, events, process.tally)
         wake = events.listen(lambda _: revival.worker.wake())
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -271,29 +307,36 @@ async def _run_worker(
         await watch.stop()
 
 
-async def _run_janitor(
-    settings: Settings, store: Store, stopping: asyncio.Event, events: Events
-) -> None:
-    verdicts = verdict_watch(settings, store, events)
+async def _run_janitor(process: Process, store: Store) -> None:
+    settings = process.settings
+    verdicts = verdict_watch(settings, store, process.events)
+    alerts = alerting(settings, store)
     chores = [
         Chore("ledger", _LEDGER_EVERY, store.books.compact),
+        Chore("counts", _LEDGER_EVERY, store.counts.compact),
         Chore("verdicts", _VERDICTS_EVERY, verdicts.in_turn),
         Chore("sessions", _FORGET_EVERY, store.access.forget),
         Chore("requests", _FORGET_EVERY, store.requests.forget),
+        Chore("alerts", _ALERTS_EVERY, alerts.watch.round),
+        Chore("alert messages", _MESSAGES_EVERY, alerts.sender.round),
+        Chore("silences", _FORGET_EVERY, store.alerts.forget_silences),
+        Chore("sent messages", _FORGET_EVERY, store.alert_messages.forget),
         Chore("retention", _RETENTION_EVERY, Retention.by(settings.retention, store.expiry).round),
     ]
     try:
-        await Janitor(chores).run(stopping)
+        await Janitor(chores).run(process.stopping)
     finally:
         verdicts.close()
+        alerts.sinks.close()
 
 
-async def _run_server(settings: Settings, stopping: asyncio.Event, events: Events) -> None:
+async def _run_server(process: Process) -> None:
     """Answers from the first moment on, if only that it is up; with a store of its own, so that
     no request keeps a worker or a collector waiting for a connection."""
     from redrive.server.app import Application  # noqa: PLC0415  (other roles do without FastAPI)
     from redrive.server.serving import Serving, address_of, is_loopback, listen  # noqa: PLC0415
 
+    settings, stopping = process.settings, process.stopping
     chosen = settings.server
     listening = listen(chosen.host, chosen.port)
     loopback = is_loopback(listening)
@@ -303,7 +346,7 @@ async def _run_server(settings: Settings, stopping: asyncio.Event, events: Event
     log.info("server.listening", address=address_of(listening), login=not loopback)
     store = None
     try:
-        store = await _persist(lambda: open_store(settings), "store", stopping)
+        store = await persist(lambda: open_store(settings), "store", stopping)
         if store is not None:
             if not loopback and not await store.access.anybody():
                 raise SettingsError(
@@ -311,8 +354,8 @@ async def _run_server(settings: Settings, stopping: asyncio.Event, events: Event
                     remedy="make a user with 'redrive user set' or a token with"
                     " 'redrive token create', or listen on 127.0.0.1",
                 )
-            app.open(desk(settings, store, events))
-            await _unless(stopping, lambda: asyncio.shield(running))
+            app.open(desk(settings, store, process.events))
+            await unless(stopping, lambda: asyncio.shield(running))
     finally:
         app.close()
         serving.stop()
@@ -325,83 +368,3 @@ async def _run_server(settings: Settings, stopping: asyncio.Event, events: Event
 async def _started(watch: PolicyWatch) -> PolicyWatch:
     await watch.start()
     return watch
-
-
-async def assure_topology(settings: Settings) -> frozenset[str]:
-    """Make what is missing on the broker; what differs is somebody's choice, and is said.
-
-    The queues whose rejected messages are known to arrive in the dead letter queue.
-    """
-    topology = describe(settings.topology, settings.queue)
-    connection = await connect(settings, "redrive topology")
-    try:
-        try:
-            applied = await apply(topology, connection)
-        except AccessRefused as error:
-            log.warning("topology.not_assured", error=str(error), remedy=error.remedy)
-            return await _known_to_park(topology, connection, settings)
-        await connection.close()
-    finally:
-        connection.abort()
-    for finding in applied.differing:
-        log.warning("topology.differs", finding=str(finding.part), remedy="redrive topology check")
-    if applied.made:
-        log.info("topology.made", parts=len(applied.made))
-    return topology.parking(applied.sound)
-
-
-async def _known_to_park(
-    topology: Topology, connection: Connection, settings: Settings
-) -> frozenset[str]:
-    """The same, where we may not declare: only the management API can tell."""
-    api = management(settings)
-    if api is None:
-        return frozenset()
-    try:
-        drift = await examine(topology, connection, api)
-    except ManagementError as error:
-        log.warning("topology.unread", error=str(error), remedy=error.remedy)
-        return frozenset()
-    return topology.parking([finding.part for finding in drift.of(Standing.SAME)])
-
-
-async def _persist(
-    attempt: Callable[[], Awaitable[_Result]], what: str, stopping: asyncio.Event
-) -> _Result | None:
-    """Repeat until it works, as a service must; None if it is time to stop before it did."""
-    backoff = Backoff()
-    failures = 0
-    while not stopping.is_set():
-        try:
-            return await _unless(stopping, attempt)
-        except SchemaNewer:
-            raise  # waiting does not mend it
-        except (StoreError, BrokerError) as error:
-            failures += 1
-            delay = backoff.delay(failures, random.random())  # noqa: S311  # spreads load, no secret
-            log.warning(
-                "run.unavailable",
-                what=what,
-                error=str(error),
-                remedy=error.remedy,
-                retry_in_s=round(delay.total_seconds(), 3),
-            )
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stopping.wait(), delay.total_seconds())
-    return None
-
-
-async def _unless(
-    stopping: asyncio.Event, attempt: Callable[[], Awaitable[_Result]]
-) -> _Result | None:
-    """What an attempt gives, or None as soon as it is time to stop: some hang for minutes."""
-    trying = asyncio.ensure_future(attempt())
-    watching = asyncio.ensure_future(stopping.wait())
-    try:
-        await asyncio.wait((trying, watching), return_when=asyncio.FIRST_COMPLETED)
-        return trying.result() if trying.done() else None
-    finally:
-        watching.cancel()
-        if not trying.done():
-            trying.cancel()
-            await asyncio.wait((trying,))

@@ -25,6 +25,7 @@ from redrive.errors import ChannelClosed
 if TYPE_CHECKING:
     from redrive.broker.doctor.view import View
     from redrive.broker.management import Management
+    from redrive.domain.alerting import Rule
     from redrive.errors import ManagementError
     from redrive.events import Events
     from redrive.settings import Settings
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
     from redrive.store.replay_looks import ReplayLooks
     from redrive.store.store import Store
     from redrive.store.upgrade import Upgrade
+    from redrive.tally import Tally
+    from redrive.work.alert_message import AlertWords
+    from redrive.work.alert_sinks import Sinks
+    from redrive.work.alert_watch import AlertSender, AlertWatch
     from redrive.work.conditions import Conditions
     from redrive.work.desk import Desk, TopologyLook
     from redrive.work.mover import Limits
@@ -173,7 +178,7 @@ def worker_id() -> str:
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(2)}"
 
 
-def sender(settings: Settings) -> Sender:
+def sender(settings: Settings, tally: Tally | None = None) -> Sender:
     """What sends letters; its owner opens it."""
     from redrive.broker.topology import describe  # noqa: PLC0415
     from redrive.work.sender import Sender  # noqa: PLC0415
@@ -183,6 +188,7 @@ def sender(settings: Settings) -> Sender:
         settings.topology.names.return_exchange,
         describe(settings.topology, settings.queue).queue_names(),
         patience=settings.worker.lease.total_seconds() / 2,
+        tally=tally,
     )
 
 
@@ -196,7 +202,11 @@ def conditions(store: Store) -> Conditions:
 
 
 def revival_of(
-    settings: Settings, store: Store, policies: Callable[[], PolicyBook], events: Events
+    settings: Settings,
+    store: Store,
+    policies: Callable[[], PolicyBook],
+    events: Events,
+    tally: Tally,
 ) -> Revival:
     """The worker role, ready to run."""
     from redrive.work.classify import rules_by  # noqa: PLC0415
@@ -212,7 +222,7 @@ def revival_of(
             name,
             vhost,
             store.sendings,
-            lambda: sender(settings),
+            lambda: sender(settings, tally),
             rules=rules_by(settings),
             timetable=timetable_by(chosen),
             conditions=conditions(store),
@@ -222,6 +232,7 @@ def revival_of(
             poll=chosen.poll,
             verdict_after=chosen.verdict_after,
             events=events,
+            tally=tally,
         ),
         Receipts(
             settings.topology.names.receipts_queue,
@@ -233,7 +244,7 @@ def revival_of(
             name,
             vhost,
             store.replays,
-            lambda: sender(settings),
+            lambda: sender(settings, tally),
             policies,
             lease=chosen.lease,
             verdict_after=chosen.verdict_after,
@@ -312,6 +323,51 @@ def verdict_watch(settings: Settings, store: Store, events: Events) -> VerdictWa
         verdict_after=settings.worker.verdict_after,
         events=events,
     )
+
+
+# Alerts
+
+
+@dataclass(frozen=True, slots=True)
+class Alerting:
+    """What judges alerts and tells of them."""
+
+    rules: tuple[Rule, ...]
+    sinks: Sinks
+    words: AlertWords
+    watch: AlertWatch
+    sender: AlertSender
+
+
+def alerting(settings: Settings, store: Store) -> Alerting:
+    """Alerts as the settings have them; its owner closes the sinks."""
+    from redrive.settings.alerts import rules_by  # noqa: PLC0415
+    from redrive.work.alert_message import AlertWords  # noqa: PLC0415
+    from redrive.work.alert_sinks import Sinks  # noqa: PLC0415
+    from redrive.work.alert_watch import AlertSender, AlertWatch  # noqa: PLC0415
+    from redrive.work.redact import Redaction  # noqa: PLC0415
+
+    rules, sinks = rules_by(settings.alert), Sinks(settings.alert_sink)
+    words = AlertWords(Redaction.by(settings.redaction), public_url(settings))
+    return Alerting(
+        rules,
+        sinks,
+        words,
+        AlertWatch(store.alerts, rules, sinks, words),
+        AlertSender(worker_id(), store.alert_messages, sinks),
+    )
+
+
+def public_url(settings: Settings) -> str | None:
+    """Where people reach the server; None where the settings do not tell."""
+    server = settings.server
+    if server.public_url is not None:
+        return server.public_url
+    anywhere = server.host in ("0.0.0.0", "::")  # noqa: S104  (compared, not listened on)
+    if anywhere or server.port == 0:
+        return None
+    host = f"[{server.host}]" if ":" in server.host else server.host
+    return f"http://{host}:{server.port}"
 
 
 # The API

@@ -1,4 +1,4 @@
-"""The reference page of the SDK is what its docstrings say, and covers all that is public."""
+"""The pages that are made of code are current; that of the SDK covers all that is public."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ import sys
 
 import redrive
 from redrive import testing
+from scripts import metrics_page
 from scripts.reference import PAGE, page
 
 
 def test_the_page_is_current() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m scripts.reference"
+
+
+def test_the_page_of_metrics_is_current() -> None:
+    text = metrics_page.PAGE.read_text(encoding="utf-8")
+    assert text == metrics_page.page(), "run: python -m scripts.reference"
 
 
 def test_every_public_name_is_on_the_page() -> None:

@@ -12,7 +12,8 @@ import pytest
 from redrive.errors import SettingsError
 from redrive.settings import Loaded, Source, load
 from redrive.settings.keys import KEYS, expectation, section_in, variable
-from redrive.settings.sections import NOT_YET, Section, Settings
+from redrive.settings.section import Section
+from redrive.settings.sections import Settings
 
 SECRET = "hunter2"
 
@@ -353,18 +354,6 @@ def test_an_unknown_variable_is_reported_with_the_nearest_one(
     places: Places, name: str, meant: str
 ) -> None:
     assert places.problems({name: "x"}) == [f"unknown setting '{name}' in the environment; {meant}"]
-
-
-@pytest.mark.parametrize("section", sorted(NOT_YET))
-def test_a_section_that_is_not_there_yet_is_refused_and_not_ignored(
-    places: Places, section: str
-) -> None:
-    places.here.write_text(f"[{section}]\nx = 1\n")
-    name = f"REDRIVE_{section.upper()}__X"
-    assert places.problems({name: "1"}) == [
-        f"'{name}' in the environment is not available in this version of Redrive; remove it",
-        f"'{section}' in {places.here} is not available in this version of Redrive; remove it",
-    ]
 
 
 def test_all_that_is_wrong_is_reported_together_a_line_each(places: Places) -> None:

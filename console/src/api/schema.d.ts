@@ -4,6 +4,66 @@
  */
 
 export interface paths {
+    "/api/v1/alerts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List All Alerts
+         * @description Every alert and how it stands, those that fire first; and sinks that have not taken all.
+         */
+        get: operations["list_all_alerts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/alerts/hear": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Hear Alert
+         * @description End the silence of an alert. Nothing happens if there was none.
+         */
+        post: operations["hear_alert"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/alerts/silence": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Silence Alert
+         * @description Tell nobody of an alert for a while; how it stands goes on being judged.
+         */
+        post: operations["silence_alert"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/audit": {
         parameters: {
             query?: never;
@@ -867,6 +927,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Metrics
+         * @description Every metric, for Prometheus.
+         */
+        get: operations["get_metrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/readyz": {
         parameters: {
             query?: never;
@@ -891,6 +971,52 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** Alert */
+        Alert: {
+            /** Condition */
+            condition: string;
+            /**
+             * For
+             * @description How long the condition holds before it fires.
+             */
+            for: string;
+            /** Judgedat */
+            judgedAt: string | null;
+            /** Name */
+            name: string;
+            phase: components["schemas"]["Phase"];
+            severity: components["schemas"]["Severity"];
+            silence: components["schemas"]["AlertSilence"] | null;
+            /**
+             * Since
+             * @description Since when; while it fires, since its condition held.
+             */
+            since: string | null;
+            /** Summary */
+            summary: string;
+            /** Toldat */
+            toldAt: string | null;
+            /** Value */
+            value: number | null;
+        };
+        /** Alerts */
+        Alerts: {
+            /** Items */
+            items: components["schemas"]["Alert"][];
+            /** Waiting */
+            waiting: components["schemas"]["WaitingSink"][];
+        };
+        /** AlertSilence */
+        AlertSilence: {
+            /** At */
+            at: string;
+            /** By */
+            by: string;
+            /** Reason */
+            reason: string;
+            /** Until */
+            until: string;
+        };
         /** Alive */
         Alive: {
             /**
@@ -1390,6 +1516,14 @@ export interface components {
             /** Version */
             version: string;
         };
+        /**
+         * HearAlert
+         * @description Tell of an alert again.
+         */
+        HearAlert: {
+            /** Name */
+            name: string;
+        };
         /** Ledger */
         Ledger: {
             /** Balanced */
@@ -1882,6 +2016,12 @@ export interface components {
             /** Ok */
             ok: boolean;
         };
+        /**
+         * Phase
+         * @description Where an alert is.
+         * @enum {string}
+         */
+        Phase: "quiet" | "pending" | "firing";
         /** PlainGroup */
         PlainGroup: {
             counts: components["schemas"]["Counts"];
@@ -2319,6 +2459,30 @@ export interface components {
             start: string;
         };
         /**
+         * Severity
+         * @description How much it matters.
+         * @enum {string}
+         */
+        Severity: "info" | "warning" | "critical";
+        /**
+         * SilenceAlert
+         * @description Tell nobody of an alert for a while.
+         */
+        SilenceAlert: {
+            /**
+             * For
+             * @example 2h
+             */
+            for: string;
+            /** Name */
+            name: string;
+            /**
+             * Reason
+             * @default
+             */
+            reason?: string;
+        };
+        /**
          * State
          * @description Where a letter is in its life. The names are those that programs have known for long.
          * @enum {string}
@@ -2486,6 +2650,18 @@ export interface components {
             /** P95 */
             p95: number | null;
         };
+        /**
+         * WaitingSink
+         * @description A sink that has not taken every message yet.
+         */
+        WaitingSink: {
+            /** Error */
+            error: string | null;
+            /** Messages */
+            messages: number;
+            /** Sink */
+            sink: string;
+        };
         /** Why */
         Why: {
             /** Letters */
@@ -2513,6 +2689,107 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    list_all_alerts: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Alerts"];
+                };
+            };
+            /** @description What is wrong, and what to do. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    hear_alert: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same request gets the same answer, and is done once. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["HearAlert"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Alert"];
+                };
+            };
+            /** @description What is wrong, and what to do. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    silence_alert: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same request gets the same answer, and is done once. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SilenceAlert"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Alert"];
+                };
+            };
+            /** @description What is wrong, and what to do. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_audit: {
         parameters: {
             query?: {
@@ -4190,6 +4467,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Alive"];
+                };
+            };
+        };
+    };
+    get_metrics: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            /** @description What is wrong, and what to do. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };

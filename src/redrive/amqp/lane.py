@@ -75,6 +75,12 @@ class Lane:
         assert self._connection is not None
         return self._connection.user
 
+    @property
+    def unanswered(self) -> int:
+        """Publishes of which nobody knows whether the broker has them."""
+        sent = self._publisher.unanswered if self._publisher is not None else ()
+        return len(sent) + len(self._in_doubt)
+
     async def ready(self) -> None:
         """Wait while the broker blocks publishers or the socket is full.
 

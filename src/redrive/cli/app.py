@@ -28,6 +28,8 @@ COMMANDS = {
     "replays": "List, show, pause, resume and cancel replays.",
     "breakers": "See which destinations are held back; force or release them.",
     "stats": "Count letters by state, and check the books.",
+    "alerts": "See which alerts fire; test sinks, silence alerts.",
+    "export": "Write rules for Prometheus and a dashboard for Grafana.",
     "sweep": "Move what was tried too often out of dead letter queues.",
     "move": "Move messages to another queue, or back where they failed.",
     "peek": "Look into a queue, and leave it as it was.",

@@ -76,7 +76,7 @@ def _settings(url: str, folder: Path) -> Settings:
 
 
 async def _play(settings: Settings, output: Output) -> bool:
-    from redrive import roles, runtime  # noqa: PLC0415
+    from redrive import readiness, roles, runtime  # noqa: PLC0415
     from redrive.cli.demo_gateway import play_gateway  # noqa: PLC0415
     from redrive.cli.logs import silence_logs  # noqa: PLC0415
     from redrive.events import Events, LetterCollected  # noqa: PLC0415
@@ -86,7 +86,7 @@ async def _play(settings: Settings, output: Output) -> bool:
     for name, limit in POLICIES.items():
         await runtime.set_policy(settings, name, max_retries=limit)
     # Before anything can fail: what is rejected towards a missing exchange waits for minutes.
-    await roles.assure_topology(settings)
+    await readiness.assure_topology(settings)
     stopping, events = asyncio.Event(), Events()
     serving = asyncio.create_task(
         roles.serve(settings, frozenset(roles.ROLES), stopping, events=events)

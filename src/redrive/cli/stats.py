@@ -1,6 +1,7 @@
 """`redrive stats`: how many letters are where.
 
-Guarantees: reads only. `--ledger` compares the books with the letters themselves, in one snapshot,
+Guarantees: reads only. `--watch` on a terminal is a live view; elsewhere the numbers, again and
+again. `--ledger` compares the books with the letters themselves, in one snapshot,
 and exits 1 if they differ in anything.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+import time
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -22,6 +24,7 @@ from redrive.cli.invocation import Invocation, Output, invoked
 from redrive.cli.rendering import Cell, Column, Marked, dump_json, note, print_json, print_table
 from redrive.domain.filters import Audit
 from redrive.domain.lifecycle import State
+from redrive.work.alert_list import list_alerts
 from redrive.work.redact import Redaction
 from redrive.work.stats import LOOKED_AT, Stats, read_stats, stats_document
 
@@ -32,7 +35,6 @@ app = single("stats")
 
 _FAILED = 1
 _EVERY = 2.0
-_CLEAR = "\x1b[H\x1b[2J"
 
 
 @app.command()
@@ -71,15 +73,36 @@ async def _once(settings: Settings, *, ledger: bool) -> Stats:
 async def _watch(settings: Settings, output: Output, *, ledger: bool) -> None:
     # Closed here, while the event loop still runs as usual, and not when Ctrl-C ends it.
     async with contextlib.aclosing(_readings(settings, ledger=ledger)) as readings:
-        async for found in readings:
-            if output is Output.JSON:
+        if output is Output.JSON:
+            async for found in readings:
                 sys.stdout.write(dump_json(stats_document(found)) + "\n")
-            else:
-                sys.stdout.write(_CLEAR if sys.stdout.isatty() else "")
+                sys.stdout.flush()
+                await asyncio.sleep(_EVERY)
+        elif sys.stdout.isatty():
+            await _live(settings, readings)
+        else:
+            async for found in readings:
                 typer.echo(wording.clock(datetime.now(UTC)))
                 _show(found)
-            sys.stdout.flush()
-            await asyncio.sleep(_EVERY)
+                sys.stdout.flush()
+                await asyncio.sleep(_EVERY)
+
+
+async def _live(settings: Settings, readings: AsyncGenerator[Stats, None]) -> None:
+    """On a terminal: rates, backlog and groups, drawn anew in their place."""
+    from rich.live import Live  # noqa: PLC0415  (slow to import: only on a terminal)
+
+    from redrive.cli.stats_view import StatsView  # noqa: PLC0415
+    from redrive.settings.alerts import rules_by  # noqa: PLC0415
+
+    async with runtime.store(settings) as store:
+        view = StatsView()
+        with Live(view, screen=True, auto_refresh=False) as live:
+            async for found in readings:
+                alerts = await list_alerts(store, rules_by(settings.alert))
+                view.see(found, await store.figures.read(), alerts["items"], time.monotonic())
+                live.refresh()
+                await asyncio.sleep(_EVERY)
 
 
 async def _readings(settings: Settings, *, ledger: bool) -> AsyncGenerator[Stats, None]:

@@ -29,10 +29,11 @@ from redrive.cli.passes import (
     show_outcomes,
 )
 from redrive.cli.rendering import dump_json, note, print_json
+from redrive.domain import metrics
 from redrive.domain.durations import parse_duration
 from redrive.domain.globs import is_glob
 from redrive.domain.retry_count import CountBy
-from redrive.errors import BrokerError
+from redrive.errors import BrokerError, StoreError
 from redrive.work.look import SPEND_DELIVERIES, Outcome
 from redrive.work.sweep import Itinerary, Sweeper, SweepOrder
 
@@ -186,7 +187,25 @@ async def _pass(settings: Settings, order: SweepOrder, stopping: asyncio.Event) 
                 if stopping.is_set():
                     break
                 outcomes.append(await sweeper.sweep(leg, stopping))
-        return _Swept(itinerary, tuple(outcomes), stopping.is_set())
+        swept = _Swept(itinerary, tuple(outcomes), stopping.is_set())
+    if not order.dry_run:
+        await _count(settings, swept)
+    return swept
+
+
+async def _count(settings: Settings, swept: _Swept) -> None:
+    """For the metrics, if there is a store; a sweep needs none."""
+    counts = {
+        (metrics.SWEEPS.name, ""): len(swept.outcomes),
+        (metrics.SWEPT.name, "moved"): sum(each.moved for each in swept.outcomes),
+        (metrics.SWEPT.name, "left"): sum(each.left for each in swept.outcomes),
+        (metrics.SWEPT.name, "failed"): sum(each.failed for each in swept.outcomes),
+    }
+    try:
+        async with runtime.store(settings) as store:
+            await store.counts.add(counts)
+    except StoreError as error:
+        log.warning("sweep.not_counted", error=str(error))
 
 
 async def _watch(settings: Settings, order: SweepOrder, every: timedelta, output: Output) -> None:

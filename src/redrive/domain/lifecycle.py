@@ -81,6 +81,11 @@ REMEDIES: Final[dict[State, str]] = {
 }
 """What a person can do with a letter in each state."""
 
+OPEN_STATES: Final = (State.PENDING, State.PROCESSING, State.MANUAL, State.FAILED)
+"""What somebody may still have to do something about."""
+BACKLOG: Final = (State.PENDING, State.PROCESSING, State.MANUAL)
+"""What is not decided yet: a worker or a person has to look at it, or a verdict is due."""
+
 DELETABLE: Final = frozenset({State.RESOLVED, State.ARCHIVED})
 """What retention may remove. Pending and manual letters are never removed."""
 

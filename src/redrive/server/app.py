@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 
 from redrive._version import __version__
 from redrive.server import (
+    alerts,
     audit,
     breakers,
     events,
@@ -24,6 +25,7 @@ from redrive.server import (
     letter_edits,
     letter_reading,
     letters,
+    metrics,
     policies,
     replays,
     session,
@@ -49,6 +51,7 @@ _ROUTERS: Final = (
     groups,
     replays,
     stats,
+    alerts,
     breakers,
     policies,
     topology,
@@ -73,6 +76,7 @@ class Application:
         setattr(self.api.state, session.LIMITS, LoginLimits(time.monotonic))
         setattr(self.api.state, session.PASSWORDS, Passwords())
         self.api.include_router(health.probes(checkup))
+        self.api.include_router(metrics.router)
         self.api.include_router(console())
         guarded = Authentication(self.api, lambda: self._desk, loopback=loopback)
         self.asgi: ASGIApp = Protection(guarded)
@@ -127,8 +131,8 @@ def _describe(api: FastAPI) -> dict[str, Any]:
         "token": {"type": "http", "scheme": "bearer"},
         "session": {"type": "apiKey", "in": "cookie", "name": COOKIE},
     }
-    for path, operations in document["paths"].items():
+    for operations in document["paths"].values():
         for operation in operations.values():
-            if path.startswith(API) and "x-role" in operation:
+            if "x-role" in operation:
                 operation["security"] = [{"token": []}, {"session": []}]
     return document

@@ -31,6 +31,7 @@ from redrive.work.passwords import digest
 COOKIE: Final = "redrive_session"
 CSRF_HEADER: Final = "X-CSRF-Token"
 API: Final = "/api/v1"
+METRICS: Final = "/metrics"
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _OPEN: Final = frozenset({("GET", f"{API}/session"), ("POST", f"{API}/session")})
 """What can be called without a role: who am I, and the login."""
@@ -38,7 +39,7 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Authentication:
-    """Middleware: sets the caller and the desk of every request of the API."""
+    """Middleware: sets the caller and the desk of every request of the API, and of /metrics."""
 
     def __init__(self, app: ASGIApp, desk: Callable[[], Desk | None], *, loopback: bool) -> None:
         self._app = app
@@ -46,7 +47,7 @@ class Authentication:
         self._loopback = loopback
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not scope["path"].startswith(API):
+        if scope["type"] != "http" or not _is_guarded(scope["path"]):
             await self._app(scope, receive, send)
             return
         try:
@@ -99,6 +100,10 @@ class Authentication:
                 )
             return Caller("local", Role.ADMIN, address, "nothing")
         return None
+
+
+def _is_guarded(path: str) -> bool:
+    return path.startswith(API) or path == METRICS
 
 
 def _is_own_name(request: Request) -> bool:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from redrive.domain.access import Role
+from redrive.domain.alerting import Phase, Severity
 from redrive.domain.letter import Resolution, Result
 from redrive.domain.lifecycle import State
 from redrive.domain.replay import ReplayState
@@ -560,6 +561,40 @@ class User(Document):
 
 class Users(Document):
     items: list[User]
+
+
+class AlertSilence(Document):
+    until: Time
+    reason: str
+    by: str
+    at: Time
+
+
+class Alert(Document):
+    name: str
+    severity: Severity
+    summary: str
+    condition: str
+    hold: str = Field(alias="for", description="How long the condition holds before it fires.")
+    phase: Phase
+    since: Time | None = Field(description="Since when; while it fires, since its condition held.")
+    told_at: Time | None
+    value: float | None
+    judged_at: Time | None
+    silence: AlertSilence | None
+
+
+class WaitingSink(Document):
+    """A sink that has not taken every message yet."""
+
+    sink: str
+    messages: int
+    error: str | None
+
+
+class Alerts(Document):
+    items: list[Alert]
+    waiting: list[WaitingSink]
 
 
 class Part(Document):

@@ -12,7 +12,8 @@ from typing import Any, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from redrive.settings.sections import Section, Settings
+from redrive.settings.section import Section, fields_of
+from redrive.settings.sections import Settings
 from redrive.settings.values import Expected
 
 
@@ -38,7 +39,7 @@ def expectation(field: FieldInfo) -> str | None:
 
 
 def _walk(section: type[Section], path: str = "") -> Iterator[tuple[str, Shape]]:
-    for name, field in section.model_fields.items():
+    for name, field in fields_of(section).items():
         inner = section_in(field)
         is_list = get_origin(field.annotation) is tuple
         if inner is None:

@@ -1,9 +1,9 @@
 """Where settings come from: flags, environment, files. A layer is what one of them says.
 
 Guarantees: every value knows its source. Nothing that looks like a setting is ignored: an unknown
-or misspelt key, a section that this version does not have, an unreadable file, broken TOML each
-become a problem, a line of text that names the place; reading goes on, so that all are reported
-together. A file of the usual places that does not exist is no problem; one named by `--config` is.
+or misspelt key, an unreadable file, broken TOML each become a problem, a line of text that names
+the place; reading goes on, so that all are reported together. A file of the usual places that does
+not exist is no problem; one named by `--config` is.
 
 Two things in the environment are no settings: an empty variable, because Compose and Kubernetes
 make those of unset ones; and variables with a single underscore, because Kubernetes makes
@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Literal
 
 from redrive.settings.keys import KEYS, TABLES, VARIABLES, Shape, variable
-from redrive.settings.problems import got, nearest, not_available, unknown, wrong
-from redrive.settings.sections import NOT_YET
+from redrive.settings.problems import got, nearest, unknown, wrong
 
 SYSTEM_FILE = Path("/etc/redrive/redrive.toml")
 # What hosting platforms and other tools call the broker's URL, the most specific first.
@@ -81,11 +80,8 @@ def read_environment(environ: Mapping[str, str]) -> Layer:
     for name in sorted(environ):
         if not name.startswith("REDRIVE_") or not environ[name]:
             continue
-        section = name.removeprefix("REDRIVE_").split("__")[0].lower()
         if name in VARIABLES:
             layer.add_text(VARIABLES[name], environ[name], Source("env", name))
-        elif "__" in name and section in NOT_YET:
-            layer.problems.append(not_available(name, "the environment"))
         elif "__" in name or name in slips:
             layer.problems.append(_unknown_variable(name))
     return layer
@@ -136,8 +132,6 @@ def _add_table(layer: Layer, table: Mapping[str, object], path: str, source: Sou
                 _add_table(layer, value, f"{key}.", source)
             else:
                 layer.problems.append(wrong(key, source, "a table", got(value)))
-        elif key in NOT_YET:
-            layer.problems.append(not_available(key, source))
         else:
             for leaf in _leaves(key, value):
                 layer.problems.append(unknown(leaf, source, nearest(leaf, [*KEYS, *TABLES])))

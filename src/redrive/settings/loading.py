@@ -44,7 +44,7 @@ class Loaded:
 
     def entries(self) -> Iterator[Entry]:
         """Every setting in the order of the sections."""
-        shown = self.settings.model_dump(mode="json")
+        shown = self.settings.model_dump(mode="json", by_alias=True)
         for key in KEYS:
             value: Any = shown
             for name in key.split("."):

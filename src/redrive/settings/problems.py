@@ -16,7 +16,8 @@ from pydantic_core import ErrorDetails
 
 from redrive.domain.masking import mask_url
 from redrive.settings.keys import expectation, section_in
-from redrive.settings.sections import Section, Settings
+from redrive.settings.section import Section, fields_of
+from redrive.settings.sections import Settings
 
 _LONGEST = 120
 
@@ -36,11 +37,6 @@ def unknown(name: str, place: object, meant: str | None) -> str:
     """A name is not known."""
     hint = f"did you mean '{meant}'?" if meant else "no setting has a similar name"
     return f"unknown setting '{name}' in {place}; {hint}"
-
-
-def not_available(name: str, place: object) -> str:
-    """The name belongs to a part of the program that is not there yet."""
-    return f"'{name}' in {place} is not available in this version of Redrive; remove it"
 
 
 def got(value: object) -> str:
@@ -67,7 +63,7 @@ def describe(detail: ErrorDetails, sources: Mapping[str, object]) -> str:
         if isinstance(part, int):
             key += f"[{part}]"
             continue
-        fields = section.model_fields if section else {}
+        fields = fields_of(section) if section else {}
         inner = f"{key}.{part}" if key else part
         if part not in fields:
             meant = nearest(part, fields)

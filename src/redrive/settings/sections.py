@@ -15,9 +15,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from redrive.domain.strategy import IMMEDIATE_DELAYS, Strategy
+from redrive.settings.alerts import AlertSettings, AlertSinkSettings, why_not_alerts
+from redrive.settings.section import Section
 from redrive.settings.values import (
     ByteSize,
     ConnectionUrl,
@@ -34,22 +36,13 @@ from redrive.settings.values import (
     read_name,
     read_numbered_name,
     read_prefix,
+    read_public_url,
     read_schedule,
     read_store_url,
     read_zone,
 )
 
-# Sections of the contract whose parts of the program are not there yet: a setting that does nothing
-# would mislead, so they are refused by name until they do something.
-NOT_YET = frozenset({"alert"})
-
 _URL_HINT = "percent-encode special characters of the password"
-
-
-class Section(BaseModel):
-    """A table of the file: no unknown keys, no changes, no values in pydantic's own errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 class BrokerSettings(Section):
@@ -405,6 +398,11 @@ class ServerSettings(Section):
     ] = ()
     audit_views: Annotated[bool, Expected("true or false")] = False
     originals_for_admin: Annotated[bool, Expected("true or false")] = False
+    public_url: Annotated[
+        str | None,
+        BeforeValidator(read_public_url),
+        Expected("an http:// or https:// URL, as people reach the server"),
+    ] = None
 
 
 class Settings(Section):
@@ -431,6 +429,13 @@ class Settings(Section):
     sweep: SweepSettings = SweepSettings()
     redaction: RedactionSettings = RedactionSettings()
     server: ServerSettings = ServerSettings()
+    alert: Annotated[
+        tuple[AlertSettings, ...], Expected("a list of tables, each with a 'name'")
+    ] = ()
+    alert_sink: Annotated[
+        tuple[AlertSinkSettings, ...],
+        Expected("a list of tables, each with a 'name', a 'kind' and a 'url'"),
+    ] = ()
 
     @model_validator(mode="after")
     def _policies_differ(self) -> Self:
@@ -439,6 +444,12 @@ class Settings(Section):
             if policy.name in seen:
                 raise ValueError(f"policy: expected every name once, got {policy.name!r} twice")
             seen.add(policy.name)
+        return self
+
+    @model_validator(mode="after")
+    def _alerts_are_right(self) -> Self:
+        if (problem := why_not_alerts(self.alert, self.alert_sink)) is not None:
+            raise ValueError(problem)
         return self
 
     @model_validator(mode="after")

@@ -55,6 +55,28 @@ class ConnectionUrl:
         )
 
 
+class SinkUrl(ConnectionUrl):
+    """A URL whose path may be a secret, as Slack's is: only where it leads is shown."""
+
+    def __str__(self) -> str:
+        parts = urlsplit(self.reveal())
+        host = parts.netloc.rpartition("@")[2]
+        return f"{parts.scheme}://{host}" + ("/****" if parts.path.strip("/") else "")
+
+    def __repr__(self) -> str:
+        return f"SinkUrl({str(self)!r})"
+
+
+class Secret(ConnectionUrl):
+    """Text that is shown nowhere."""
+
+    def __str__(self) -> str:
+        return "****"
+
+    def __repr__(self) -> str:
+        return "Secret('****')"
+
+
 def read_broker_url(value: object) -> ConnectionUrl:
     """`amqp://` or `amqps://`, with a host; several with commas between."""
     text = _text(value)
@@ -68,6 +90,30 @@ def read_management_url(value: object) -> ConnectionUrl:
     text = _text(value)
     _require_host(text, {"http", "https"})
     return ConnectionUrl(text)
+
+
+def read_public_url(value: object) -> str:
+    """`http://` or `https://`, with a host and no password, as people see it."""
+    text = _text(value).rstrip("/")
+    _require_host(text, {"http", "https"})
+    if "@" in urlsplit(text).netloc:
+        raise ValueError("it is shown to people")
+    return text
+
+
+def read_sink_url(value: object) -> SinkUrl:
+    """Where messages about alerts go: `http(s)://` or `smtp(s)://`, with a host."""
+    text = _text(value)
+    _require_host(text, {"http", "https", "smtp", "smtps"})
+    return SinkUrl(text)
+
+
+def read_secret(value: object) -> Secret:
+    """Something that only its user may see."""
+    text = _text(value)
+    if not 1 <= len(text) <= 1000:
+        raise ValueError("not such a secret")
+    return Secret(text)
 
 
 def read_store_url(value: object) -> ConnectionUrl:

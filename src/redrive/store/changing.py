@@ -10,13 +10,16 @@ from typing import Any, Final, TypeVar
 from sqlalchemy import Select, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from redrive.domain import metrics
 from redrive.domain.letter import Head, Letter
 from redrive.domain.lifecycle import State, require
 from redrive.store.books import Deltas, book
 from redrive.store.bulk import insert_many
+from redrive.store.counts import add_counts
 from redrive.store.id_lists import is_one_of
 from redrive.store.rows import HEAD, read_head, read_letter
 from redrive.store.schema import redrive_history, redrive_letter
+from redrive.tally import Counts, observe
 
 _Item = TypeVar("_Item")
 _LETTER: Final = redrive_letter.c
@@ -35,6 +38,7 @@ class Changes:
         self._rows: dict[tuple[tuple[str, Any], ...], list[str]] = {}
         self._history: list[dict[str, Any]] = []
         self._deltas: Deltas = Counter()
+        self._counts: Counts = Counter()
 
     def become(self, letter: Letter, after: State, reason: str, **values: Any) -> None:
         """A letter goes to another state, and its columns to other values."""
@@ -52,6 +56,7 @@ class Changes:
         )
         self._deltas[letter.fingerprint, letter.status.value] -= 1
         self._deltas[letter.fingerprint, after.value] += 1
+        count_entry(self._counts, letter, after, self._now)
 
     def set(self, letter: Letter, **values: Any) -> None:
         """Columns of a letter that stays in its state; one that is not pending waits for no
@@ -71,6 +76,18 @@ class Changes:
                 )
         await insert_many(self._connection, redrive_history, self._history)
         await book(self._connection, self._deltas)
+        await add_counts(self._connection, self._counts)
+
+
+def count_entry(counts: Counts, letter: Letter, after: State, now: datetime) -> None:
+    """For the metrics: a letter goes into another state."""
+    if after is letter.status:
+        return
+    counts[metrics.ENTERED.name, after.word] += 1
+    if after is State.RESOLVED:
+        waited = (now - letter.created_at).total_seconds()
+        # The clock of a collector may be ahead of the database's.
+        observe(counts, metrics.TIME_IN_DLQ, max(0.0, waited))
 
 
 async def lock_letters(connection: AsyncConnection, ids: Iterable[str]) -> dict[str, Letter]:

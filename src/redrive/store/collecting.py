@@ -27,6 +27,7 @@ from typing import Any, Final
 from sqlalchemy import LargeBinary, column, func, insert, select, update, values
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from redrive.domain import metrics
 from redrive.domain.ids import first_id
 from redrive.domain.letter import Arrival, Collected, Fate, Letter, Result
 from redrive.domain.lifecycle import State, require
@@ -34,8 +35,9 @@ from redrive.domain.returning import OPEN, group_of_return, is_return, on_return
 from redrive.store.books import Deltas, book
 from redrive.store.breakers import note_failures
 from redrive.store.bulk import insert_envelopes, insert_letters, insert_many
-from redrive.store.changing import chunks
+from redrive.store.changing import chunks, count_entry
 from redrive.store.clock import DatabaseClock
+from redrive.store.counts import add_counts
 from redrive.store.digests import body_digest
 from redrive.store.groups import add_groups
 from redrive.store.identity import claim_identities, identities, identity_key
@@ -53,6 +55,7 @@ from redrive.store.schema import (
     redrive_tag,
 )
 from redrive.store.types import to_octets
+from redrive.tally import Counts
 
 _SAME_WITHIN: Final = timedelta(hours=24)
 _CLOCKS_DIFFER: Final = timedelta(seconds=1)
@@ -95,6 +98,7 @@ class _Batch:
         self._clock = clock
         self._max_revivals = max_revivals
         self._deltas: Deltas = Counter()
+        self._counts: Counts = Counter()
         self._failures: Counter[tuple[str, str]] = Counter()  # returns, by where they were sent
         self._done: dict[str, Collected] = {}  # by the id that the arrival's letter was given
 
@@ -112,6 +116,8 @@ class _Batch:
         if self._failures:
             await note_failures(self._connection, self._failures, await self._now())
         await book(self._connection, self._deltas)
+        if self._counts:
+            await add_counts(self._connection, self._counts)
         return [self._done[arrival.letter.id] for arrival in self._arrivals]
 
     async def _begin(self) -> datetime:
@@ -195,6 +201,7 @@ class _Batch:
             .where(attempt.letter_id == letter_id, attempt.generation == generation)
             .values(result=Result.RETURNED.value)
         )
+        self._counts[metrics.ATTEMPTS.name, Result.RETURNED.value] += 1
 
     async def _settle(self, letter: Letter, arrival: Arrival) -> Letter:
         assert arrival.replayed is not None
@@ -241,6 +248,7 @@ class _Batch:
         execute = self._connection.execute
         await execute(update(redrive_letter).where(_LETTER.id == letter.id).values(values))
         if changed:
+            count_entry(self._counts, letter, now.status, at)
             await execute(
                 insert(redrive_history).values(
                     letter_id=letter.id,

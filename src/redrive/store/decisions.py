@@ -15,6 +15,7 @@ from typing import Any, Final
 from sqlalchemy import Select, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from redrive.domain import metrics
 from redrive.domain.filters import Filters
 from redrive.domain.letter import Letter, Resolution, Result
 from redrive.domain.lifecycle import State, require
@@ -22,6 +23,7 @@ from redrive.domain.verdict import OUTSTANDING
 from redrive.errors import TransitionRefused
 from redrive.store.changing import UNLOCKED, Changes, by_generation, chunks, lock_letters
 from redrive.store.clock import DatabaseClock
+from redrive.store.counts import add_counts
 from redrive.store.engine import Database
 from redrive.store.id_lists import is_one_of
 from redrive.store.schema import redrive_attempt, redrive_letter
@@ -200,7 +202,7 @@ async def _settle_as_resolved(connection: AsyncConnection, letters: Sequence[Let
     """The newest sending of each, unless something has settled it already."""
     newest = [(letter.id, letter.generation) for letter in letters if letter.generation]
     for generation, ids in by_generation(newest):
-        await connection.execute(
+        done = await connection.execute(
             update(redrive_attempt)
             .where(
                 is_one_of(connection, _ATTEMPT.letter_id, ids),
@@ -208,4 +210,7 @@ async def _settle_as_resolved(connection: AsyncConnection, letters: Sequence[Let
                 _ATTEMPT.result.in_([each.value for each in OUTSTANDING]),
             )
             .values(result=Result.RESOLVED.value)
+        )
+        await add_counts(
+            connection, {(metrics.ATTEMPTS.name, Result.RESOLVED.value): done.rowcount}
         )

@@ -18,6 +18,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Select, exists, func, insert, literal, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from redrive.domain import metrics
 from redrive.domain.breaker import USUAL, BreakerLimits, held_by
 from redrive.domain.filters import Filters, Page
 from redrive.domain.letter import Claim, Head, Letter, Result
@@ -32,6 +33,7 @@ from redrive.domain.replay import (
 from redrive.errors import CountChanged, OrderRefused
 from redrive.store.changing import lock_heads
 from redrive.store.clock import DatabaseClock
+from redrive.store.counts import add_counts
 from redrive.store.cursors import read_cursor
 from redrive.store.engine import Database
 from redrive.store.replay_choice import Chooser
@@ -249,6 +251,8 @@ class Replays:
             if row is None:
                 return None
             await _write(connection, row["id"], {"locked_by": worker, "locked_at": now})
+            if row["locked_by"] is not None:
+                await add_counts(connection, {(metrics.TAKEOVERS.name, "replay"): 1})
             return replace(read_replay(row), locked_by=worker, locked_at=now)
 
     async def begin(self, replay_id: str, worker: str, lease: timedelta) -> Replay:

@@ -16,6 +16,11 @@ moves.
 `redrive_ledger` has append-only deltas, written in the transaction of the change that they book:
 counters as shared rows would make writers wait for each other. The janitor sums them up.
 
+`redrive_count` has append-only deltas as well, for metrics that the books do not tell: written with
+the change that they count, or by a process of what it counted itself, and summed up by the janitor.
+`redrive_sample` has what the metrics were, every 15 s of the last day, so that alerts know rates.
+A message about an alert is a row for each sink, written with the change of the alert that it tells.
+
 What people need to log in is kept as digests only: of passwords by argon2, of tokens and sessions,
 which are random and long, by SHA-256.
 """
@@ -43,13 +48,14 @@ from sqlalchemy import (
 )
 
 from redrive.domain.access import Role
+from redrive.domain.alerting import Phase
 from redrive.domain.letter import Resolution, Result
 from redrive.domain.lifecycle import State
 from redrive.domain.policy import LONGEST_NAME
 from redrive.domain.replay import ReplayState
 from redrive.store.types import LetterId, Moment
 
-REVISION: Final = "0004"
+REVISION: Final = "0005"
 """The newest migration. Revisions are numbers that grow."""
 VERSION_TABLE: Final = "redrive_version"
 
@@ -377,4 +383,76 @@ redrive_request = Table(
     Column("status", Integer),
     Column("body", LargeBinary),
     Index(None, "at"),
+)
+
+redrive_count = Table(
+    "redrive_count",
+    metadata,
+    Column("id", _COUNTING, primary_key=True),
+    Column("name", String(64), nullable=False),
+    Column("label", Text, nullable=False),
+    Column("delta", BigInteger, nullable=False),
+)
+
+redrive_process = Table(
+    "redrive_process",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("roles", Text, nullable=False),
+    Column("levels", Text, nullable=False),
+    Column("started_at", Moment, nullable=False),
+    Column("seen_at", Moment, nullable=False),
+)
+
+redrive_sample = Table(
+    "redrive_sample",
+    metadata,
+    # Whole steps since 1970: of several processes, one writes each.
+    Column("step", BigInteger, primary_key=True, autoincrement=False),
+    Column("at", Moment, nullable=False),
+    Column("counters", Text, nullable=False),
+    Column("levels", Text, nullable=False),
+)
+
+redrive_alert = Table(
+    "redrive_alert",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("severity", String(16), nullable=False),
+    Column("phase", String(8), nullable=False),
+    Column("since", Moment, nullable=False),
+    Column("told_at", Moment),
+    Column("value", Float),
+    Column("updated_at", Moment, nullable=False),
+    CheckConstraint(one_of("phase", Phase), name="phase"),
+)
+
+redrive_silence = Table(
+    "redrive_silence",
+    metadata,
+    Column("alert", Text, primary_key=True),
+    Column("until", Moment, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("created_by", Text, nullable=False),
+)
+
+redrive_alert_message = Table(
+    "redrive_alert_message",
+    metadata,
+    # Also what a receiver recognises a second copy by.
+    Column("id", LetterId, primary_key=True),
+    Column("alert", Text, nullable=False),
+    Column("sink", Text, nullable=False),
+    Column("document", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("due_at", Moment),
+    Column("tries", Integer, nullable=False),
+    Column("locked_by", Text),
+    Column("locked_at", Moment),
+    Column("sent_at", Moment),
+    Column("error", Text, nullable=False),
+    CheckConstraint("(locked_by IS NULL) = (locked_at IS NULL)", name="lock"),
+    CheckConstraint("(sent_at IS NULL) = (due_at IS NOT NULL)", name="due"),
+    Index(None, "due_at", **_only("due_at IS NOT NULL")),
 )

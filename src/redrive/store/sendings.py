@@ -23,6 +23,7 @@ from typing import Final
 from sqlalchemy import CTE, ColumnElement, ScalarSelect, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from redrive.domain import metrics
 from redrive.domain.breaker import USUAL, BreakerLimits, held_by
 from redrive.domain.letter import Claim, Envelope, Head, Letter, Result
 from redrive.domain.lifecycle import State, require
@@ -39,6 +40,7 @@ from redrive.store.changing import (
     lock_letters,
 )
 from redrive.store.clock import DatabaseClock
+from redrive.store.counts import add_counts
 from redrive.store.details import read_messages
 from redrive.store.digests import body_digest
 from redrive.store.engine import Database
@@ -373,6 +375,7 @@ async def claim(
         )
     await insert_many(connection, redrive_attempt, rows)
     await book(connection, deltas)
+    await add_counts(connection, {(metrics.ENTERED.name, State.PROCESSING.word): len(claims)})
     return claims
 
 
@@ -431,7 +434,7 @@ async def _settle_attempts(
     reason: str | None = None,
 ) -> None:
     """Only what nothing else has settled: a return may be faster than its confirm."""
-    await connection.execute(
+    settled = await connection.execute(
         update(redrive_attempt)
         .where(
             is_one_of(connection, _ATTEMPT.letter_id, ids),
@@ -440,6 +443,7 @@ async def _settle_attempts(
         )
         .values(result=result.value, reason=reason)
     )
+    await add_counts(connection, {(metrics.ATTEMPTS.name, result.value): settled.rowcount})
 
 
 async def _put_back(

@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, func, literal_column, select, text, union_
 
 from redrive.domain.filters import Bucket, Distribution
 from redrive.domain.ids import first_id
-from redrive.domain.lifecycle import State
+from redrive.domain.lifecycle import OPEN_STATES, State
 from redrive.store.clock import DatabaseClock
 from redrive.store.engine import Database
 from redrive.store.schema import (
@@ -121,7 +121,7 @@ class Series:
 
     async def _by(self, column: ColumnElement[Any]) -> list[Bucket]:
         ledger = redrive_ledger.c
-        open_ = [s.value for s in (State.PENDING, State.PROCESSING, State.MANUAL, State.FAILED)]
+        open_ = [state.value for state in OPEN_STATES]
         letters = func.sum(ledger.delta)
         query = (
             select(column, letters)

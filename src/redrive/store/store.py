@@ -6,14 +6,18 @@ from dataclasses import dataclass
 
 from redrive.domain.breaker import USUAL, BreakerLimits
 from redrive.store.access import Access
+from redrive.store.alert_messages import AlertMessages
+from redrive.store.alerts import Alerts
 from redrive.store.audit_log import AuditLog
 from redrive.store.books import Books
 from redrive.store.breakers import Breakers
 from redrive.store.changed_since import ChangedSince
 from redrive.store.clock import DatabaseClock
+from redrive.store.counts import Counts
 from redrive.store.decisions import Decisions
 from redrive.store.edits import Edits
 from redrive.store.engine import Database
+from redrive.store.figures import Figures
 from redrive.store.group_notes import GroupNotes
 from redrive.store.groups import Groups
 from redrive.store.letters import MAX_REVIVALS, Letters
@@ -48,6 +52,10 @@ class Store:
     access: Access
     audit_log: AuditLog
     requests: Requests
+    counts: Counts
+    figures: Figures
+    alerts: Alerts
+    alert_messages: AlertMessages
 
     async def close(self) -> None:
         """Close every connection. Safe to call twice."""
@@ -67,11 +75,12 @@ async def open_letter_store(
     """
     database = await open_store(url, make=make)
     clock = DatabaseClock()
+    books, figures = Books(database), Figures(database, clock)
     return Store(
         database=database,
         letters=Letters(database, clock, max_revivals=max_revivals),
         groups=Groups(database),
-        books=Books(database),
+        books=books,
         clock=clock,
         sendings=Sendings(database, clock, breaker_limits),
         verdicts=Verdicts(database, clock),
@@ -86,4 +95,8 @@ async def open_letter_store(
         access=Access(database, clock),
         audit_log=AuditLog(database, clock),
         requests=Requests(database, clock),
+        counts=Counts(database, clock),
+        figures=figures,
+        alerts=Alerts(database, clock, figures, books),
+        alert_messages=AlertMessages(database, clock),
     )

@@ -18,12 +18,14 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Row, Select, case, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from redrive.domain import metrics
 from redrive.domain.letter import Attempt, Letter, Result
 from redrive.domain.lifecycle import State
 from redrive.domain.verdict import Receipt, Verdict, on_receipt
 from redrive.store.breakers import note_successes
 from redrive.store.changing import UNLOCKED, Changes, by_generation, lock_letters
 from redrive.store.clock import DatabaseClock
+from redrive.store.counts import add_counts
 from redrive.store.details import last_sendings
 from redrive.store.engine import Database
 from redrive.store.id_lists import is_one_of
@@ -132,6 +134,7 @@ class Verdicts:
                 changes.set(letter, **UNLOCKED, verdict_due_at=due)
             await changes.flush()
             await _set_result(connection, keys, Result.IN_DOUBT, of=(Result.SENDING,))
+            await add_counts(connection, {(metrics.TAKEOVERS.name, "letter"): len(letters)})
         return len(letters)
 
     # Silence
@@ -332,7 +335,8 @@ async def _write(
             resolution=verdict.resolution,
             **UNLOCKED,
         )
-        results.setdefault(verdict.result, []).append((letter.id, attempt.generation))
+        if verdict.result is not attempt.result:
+            results.setdefault(verdict.result, []).append((letter.id, attempt.generation))
         if verdict.status is State.RESOLVED and attempt.queue is not None:
             consumed.add((letter.vhost, attempt.queue))
         after = replace(
@@ -360,7 +364,7 @@ async def _set_result(
     of: Iterable[Result] = tuple(Result),
 ) -> None:
     for generation, ids in by_generation(keys):
-        await connection.execute(
+        done = await connection.execute(
             update(redrive_attempt)
             .where(
                 _ATTEMPT.letter_id.in_(ids),
@@ -369,3 +373,4 @@ async def _set_result(
             )
             .values(result=result.value)
         )
+        await add_counts(connection, {(metrics.ATTEMPTS.name, result.value): done.rowcount})

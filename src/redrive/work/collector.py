@@ -29,9 +29,11 @@ import structlog
 from redrive.amqp import Connection, Consumer, Delivery
 from redrive.amqp.lane import Connect
 from redrive.amqp.supervision import supervise
+from redrive.domain import metrics
 from redrive.domain.letter import Arrival, Collected
 from redrive.errors import BrokerError, the_reason
 from redrive.events import Events, LetterCollected
+from redrive.tally import Tally
 from redrive.work.keeper import Keeper, LetterStore
 from redrive.work.mover import Limits
 from redrive.work.redact import NO_REDACTION, Redaction
@@ -73,6 +75,7 @@ class Collector:
         limits: Limits | None = None,
         events: Events | None = None,
         redaction: Redaction = NO_REDACTION,
+        tally: Tally | None = None,
     ) -> None:
         """`redaction` says what the log must not have."""
         self.queue = queue
@@ -82,6 +85,7 @@ class Collector:
         self._limits = limits or Limits()
         self._events = events or Events()
         self._redaction = redaction
+        self._tally = tally or Tally()
         self._system = system_watch()
         self._stopping = asyncio.Event()
         self._last_at = utc_now()  # of the last batch
@@ -98,6 +102,7 @@ class Collector:
         await supervise(self._session, on_lost=self._on_lost, stopping=self._stopping)
 
     def _on_lost(self, error: BrokerError, delay: timedelta) -> None:
+        self._tally.count(metrics.RECONNECTS, "collector")
         if str(error) == self._outage:
             return  # said already: one line for an outage, not one for every try
         self._outage = str(error)
@@ -116,7 +121,8 @@ class Collector:
             async with self._consuming() as consumer:
                 self._log.info("collector.back" if self._outage else "collector.ready")
                 self._outage = ""
-                await self._collect(consumer)
+                with self._tally.level(metrics.COLLECTING):
+                    await self._collect(consumer)
 
     async def _collect(self, consumer: Consumer) -> None:
         """Collect until told to stop, or until the store has been away for too long."""
@@ -192,6 +198,7 @@ class Collector:
         consumer.ack(*done)
         consumer.flush()
         self.counts.acked += len(done)
+        self._tally.count(metrics.COLLECTED, number=len(done))
         self.counts.held = self._keeper.refused
         for kept in stored:
             if kept is not None:

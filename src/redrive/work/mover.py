@@ -36,6 +36,7 @@ from redrive.amqp.lane import Connect, Lane, LaneOutcome, Poison
 from redrive.amqp.supervision import supervise
 from redrive.domain.backoff import Backoff
 from redrive.errors import BrokerError, Unpublishable, the_reason
+from redrive.work.meter import Meter
 
 log = structlog.get_logger()
 
@@ -139,9 +140,11 @@ class Mover:
         connect: Connect,
         limits: Limits | None = None,
         backoff: Backoff | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self.counts = Counts()
         self.queue = queue
+        self._meter = meter or Meter()
         self._plan = plan
         self._connect = connect
         self._limits = limits or Limits()
@@ -164,6 +167,7 @@ class Mover:
         )
 
     def _on_lost(self, error: BrokerError, delay: timedelta) -> None:
+        self._meter.lost()
         if str(error) == self._outage:
             return  # said already: one line for an outage, not one for every try
         self._outage = str(error)
@@ -189,11 +193,14 @@ class Mover:
                 self.queue, prefetch=self._limits.prefetch, budget=self._limits.budget
             )
             self._on_ready()
-            await MoverSession(self._plan, consumer, lane, self.counts, self._log).run(
-                until=self._stopping
-            )
+            await MoverSession(
+                self._plan, consumer, lane, self.counts, self._log, meter=self._meter
+            ).run(until=self._stopping)
             await lane.close()
             await source.close()
+        except BrokerError:
+            self._meter.left_in_doubt(lane.unanswered)
+            raise
         finally:
             lane.abort()
             source.abort()
@@ -212,6 +219,7 @@ class MoverSession:
         *,
         most: int | None = None,
         pace: Pace | None = None,
+        meter: Meter | None = None,
     ) -> None:
         """`most` publishes are under way at a time, and only one until the first is confirmed: a
         target that takes nothing is found out by one message. Without it, the prefetch is all
@@ -223,6 +231,7 @@ class MoverSession:
         self._log = logger
         self._most = most
         self._pace = pace
+        self._meter = meter or Meter()
         self._in_flight = 0
         self._sent = 0
         self._room = asyncio.Event()  # fewer than the most are in flight
@@ -325,6 +334,7 @@ class MoverSession:
             self._leave(delivery, instruction)
 
     def _publish(self, publishes: Sequence[Publish]) -> None:
+        self._meter.sent(publishes)
         for publish, error in self._lane.publish_all(publishes):
             delivery = publish.context
             assert isinstance(delivery, Delivery)
@@ -344,7 +354,9 @@ class MoverSession:
         lane, consumer, counts = self._lane, self._consumer, self._counts
         while True:
             outcomes = await lane.next_outcomes()
-            moved = [publish.context for publish, outcome in outcomes if outcome is CONFIRMED]
+            confirmed = [publish for publish, outcome in outcomes if outcome is CONFIRMED]
+            moved = [publish.context for publish in confirmed]
+            self._meter.confirmed(confirmed)
             if len(moved) < len(outcomes):
                 for publish, outcome in outcomes:
                     if outcome is not CONFIRMED:

@@ -103,7 +103,11 @@ class Receipts:
         for each in settled:
             self._events.tell(LetterChanged(each.letter, each.letter.status, each.reason))
             log.info(
-                "letter.verdict", letter=each.letter.id, state="resolved", resolution="receipt"
+                "letter.verdict",
+                letter=each.letter.id,
+                queue=each.letter.queue,
+                state="resolved",
+                resolution="receipt",
             )
         for delivery, receipt in read:
             if receipt is None:

@@ -77,6 +77,10 @@ class Redaction:
         """A group without a reason that came from a hidden header."""
         return replace(group, reason=MASK) if self._hides_failures else group
 
+    def reason(self, text: str) -> str:
+        """A reason that may have come from a hidden header."""
+        return MASK if self._hides_failures else text
+
     def body(self, decoded: Decoded) -> RedactedBody | None:
         """The body without what is hidden; None if nothing of it is."""
         if not self._paths or decoded.kind is not Kind.JSON:

@@ -15,8 +15,12 @@ from collections.abc import Collection, Sequence
 
 from redrive.amqp.lane import Connect
 from redrive.broker.topology import delay_queue_of, describe, retry_queue_of
+from redrive.domain import metrics
+from redrive.domain.metrics import Metric
 from redrive.settings.sections import QueueSettings, TopologySettings
+from redrive.tally import Tally
 from redrive.work.dead_letters import Route
+from redrive.work.meter import Meter, Place
 from redrive.work.mover import Limits, Mover, Plan
 from redrive.work.retry_plan import Policies, RetryNames, RetryPlan
 from redrive.work.return_path import ReturnPath
@@ -26,7 +30,7 @@ from redrive.work.return_plan import ReturnPlan
 class Retrier:
     """The role: a Mover for every queue that the retrier reads."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (what it works with, each by its name)
         self,
         topology: TopologySettings,
         queues: Sequence[QueueSettings],
@@ -35,6 +39,7 @@ class Retrier:
         connect: Connect,
         limits: Limits,
         parking: Collection[str] = (),
+        tally: Tally | None = None,
     ) -> None:
         """`parking` are the queues whose rejected messages are known to arrive in the dead letter
         queue; in others, which somebody made differently, poison stays."""
@@ -50,8 +55,16 @@ class Retrier:
             plans[waited] = ReturnPlan(
                 names, policies, self._path, tier_again=last_tier, parks=waited in parking
             )
+        tally, place = tally or Tally(), _places(names, topology, queues)
         self.movers = [
-            Mover(queue, plan, connect=connect, limits=limits) for queue, plan in plans.items()
+            Mover(
+                queue,
+                plan,
+                connect=connect,
+                limits=limits,
+                meter=Meter(tally, role="retrier", place=place),
+            )
+            for queue, plan in plans.items()
         ]
 
     async def run(self, stopping: asyncio.Event) -> None:
@@ -78,6 +91,26 @@ def retry_names(topology: TopologySettings, queues: Sequence[QueueSettings]) -> 
         tiers=len(topology.tiers),
         prefix=topology.prefix,
     )
+
+
+def _places(
+    names: RetryNames, topology: TopologySettings, queues: Sequence[QueueSettings]
+) -> Place:
+    """What a message that the retrier sent somewhere counts as."""
+    own = {_wait_of(queue, topology) for queue in queues}
+
+    def place(exchange: str, key: str) -> tuple[Metric, str] | None:
+        if exchange == names.route_delay:
+            return metrics.RETRIES, key.rpartition(".")[2]
+        if exchange == names.dead.exchange:
+            return metrics.DEAD, ""
+        if (exchange, key) in own:
+            return metrics.RETRIES, "own"
+        if exchange:  # its own exchange too, where the policy says so
+            return metrics.RETRIED, ""
+        return metrics.RETRIES, "ladder"
+
+    return place
 
 
 def _wait_of(queue: QueueSettings, topology: TopologySettings) -> Route:

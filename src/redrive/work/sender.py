@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -38,7 +39,7 @@ from redrive.amqp import (
 from redrive.amqp.fields import octets, text_of
 from redrive.amqp.lane import Connect
 from redrive.broker.topology import return_key
-from redrive.domain import headers
+from redrive.domain import headers, metrics
 from redrive.domain.letter import Claim, Head, Letter, Result
 from redrive.domain.texts import storable
 from redrive.errors import (
@@ -48,6 +49,7 @@ from redrive.errors import (
     RedriveError,
     Unpublishable,
 )
+from redrive.tally import Tally
 from redrive.work.dead_letters import trouble
 from redrive.work.noting import Notes
 from redrive.work.return_path import Down, ReturnPath, Unreachable
@@ -94,10 +96,12 @@ class Sender:
         own_queues: Collection[str],
         *,
         patience: float = _PATIENCE,
+        tally: Tally | None = None,
     ) -> None:
         """`patience`: seconds without any answer after which what is unanswered is in doubt; less
         than a lease."""
         self._patience = patience
+        self._tally = tally or Tally()
         self._connect = connect
         self._return_exchange = return_exchange
         self._own_queues = own_queues
@@ -236,7 +240,7 @@ class Sender:
         if self._publisher.closed:
             return [(sending, _NOT_SENT) for sending in sendings]
         answers: dict[int, Outcome | RedriveError] = {}
-        gone = BrokerError("")
+        gone, began = BrokerError(""), time.monotonic()
         try:
             unsent = self._publisher.publish_all(sendings)
             answers = {id(sending): error for sending, error in unsent}
@@ -244,6 +248,7 @@ class Sender:
                 async with asyncio.timeout(self._patience):
                     settled = await self._publisher.next_outcomes()
                 answers.update((id(sending), outcome) for sending, outcome in settled)
+            self._tally.observe(metrics.CONFIRMS, time.monotonic() - began)
         except BrokerError as error:
             gone = error
         except TimeoutError:

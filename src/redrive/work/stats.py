@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from redrive.domain.filters import Audit, Group, Ledger
-from redrive.domain.lifecycle import State
+from redrive.domain.lifecycle import OPEN_STATES
 from redrive.store.store import Store
 from redrive.work.redact import Redaction
 from redrive.work.show import audit_document, group_document, ledger_document
 
 TOP: Final = 10
 LOOKED_AT: Final = 500
-OPEN: Final = (State.PENDING, State.PROCESSING, State.MANUAL, State.FAILED)
-"""What somebody may still have to do something about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,7 @@ async def read_stats(store: Store, redaction: Redaction, *, ledger: bool) -> Sta
 
 def open_letters(group: Group) -> int:
     """How many letters of a group somebody may still have to do something about."""
-    return sum(group.counts.get(state, 0) for state in OPEN)
+    return sum(group.counts.get(state, 0) for state in OPEN_STATES)
 
 
 def stats_document(found: Stats) -> dict[str, Any]:

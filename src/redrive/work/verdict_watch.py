@@ -140,6 +140,7 @@ class VerdictWatch:
             log.info(
                 "letter.verdict",
                 letter=each.letter.id,
+                queue=each.letter.queue,
                 state=each.letter.status.word,
                 resolution=each.letter.resolution,
                 reason=each.reason,

@@ -23,6 +23,7 @@ from typing import Final, Protocol
 import structlog
 
 from redrive.amqp.supervision import supervise
+from redrive.domain import metrics
 from redrive.domain.backoff import Backoff
 from redrive.domain.letter import Head, Letter, Result
 from redrive.domain.lifecycle import State
@@ -32,6 +33,7 @@ from redrive.domain.strategy import CONDITIONS_AGAIN, Rules, Strategy, Timetable
 from redrive.errors import BrokerError, StoreError
 from redrive.events import Events, LetterChanged
 from redrive.store.sendings import Outcome, Sendings
+from redrive.tally import Tally
 from redrive.work.conditions import Conditions
 from redrive.work.sender import Sender, Sent
 
@@ -72,6 +74,7 @@ class Worker:
         poll: timedelta,
         verdict_after: timedelta,
         events: Events | None = None,
+        tally: Tally | None = None,
     ) -> None:
         self.id = worker_id
         self._vhost = vhost
@@ -86,6 +89,7 @@ class Worker:
         self._poll = poll
         self._verdict_after = verdict_after
         self._events = events or Events()
+        self._tally = tally or Tally()
         self._stopping = asyncio.Event()
         self._woken = asyncio.Event()
         self._unmet: list[str] = []
@@ -107,6 +111,7 @@ class Worker:
         await supervise(self._session, on_lost=self._on_lost, stopping=self._stopping)
 
     def _on_lost(self, error: BrokerError, delay: timedelta) -> None:
+        self._tally.count(metrics.RECONNECTS, "worker")
         if str(error) != self._outage:  # one line for an outage, not one for every try
             self._outage = str(error)
             self._log.warning("worker.lost", error=str(error), remedy=error.remedy)
@@ -166,7 +171,9 @@ class Worker:
         taken = await self._sendings.take_due(self.id, self._vhost, self._batch, self._decide)
         for letter, reason in taken.left:
             self._events.tell(LetterChanged(letter, State.MANUAL, reason))
-            self._log.info("letter.left_to_person", letter=letter.id, reason=reason[:200])
+            self._log.info(
+                "letter.left_to_person", letter=letter.id, queue=letter.queue, reason=reason[:200]
+            )
         if taken.claims:
             sent = await sender.send(taken.claims)
             outcomes = [self._outcome(each) for each in sent]

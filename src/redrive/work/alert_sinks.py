@@ -1,0 +1,268 @@
+"""Sinks: who is told of alerts, and how.
+
+Guarantees: a sink takes a message (`send` returns), or it does not (`SinkFailed`, with the reason);
+it never raises anything else, and never takes longer than `_PATIENCE`. Every message carries its
+id, so that a receiver can drop a second copy. All of it happens in threads that nothing else uses:
+a sink that hangs keeps nobody waiting but itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import http.client
+import json
+import smtplib
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from email.message import EmailMessage
+from typing import Any, Final, Protocol
+from urllib.parse import unquote, urlsplit
+
+import structlog
+
+from redrive._version import __version__
+from redrive.domain.alerting import LOG_SINK, SinkKind, Telling
+from redrive.errors import SinkFailed
+from redrive.settings.alerts import AlertSinkSettings
+from redrive.work.alert_message import lines, read_time, title
+from redrive.work.times import rfc3339
+
+log = structlog.get_logger()
+
+_PATIENCE: Final = 10.0
+_THREADS: Final = 4
+_FIRES_ON: Final = timedelta(minutes=5)
+"""How long Alertmanager takes an alert for firing that is not told again."""
+
+Document = dict[str, Any]
+
+
+class Sink(Protocol):
+    """Somebody who is told."""
+
+    refreshed: bool
+    """Whether it has to be told every minute that an alert still fires."""
+
+    async def send(self, document: Document) -> None:
+        """Tell; `SinkFailed` if that did not work."""
+
+
+class LogSink:
+    """Writes a line to the log."""
+
+    refreshed = False
+
+    async def send(self, document: Document) -> None:
+        resolved = document["status"] == Telling.RESOLVED.value
+        write = log.info if resolved else log.warning
+        write(
+            f"alert.{document['status'].replace(' ', '_')}",
+            alert=document["alert"],
+            severity=document["severity"],
+            summary=document["summary"],
+            condition=document["condition"],
+            value=document["value"],
+            since=document["since"],
+            groups=[group["fingerprint"] for group in document["groups"]],
+            link=document["link"],
+        )
+
+
+class WebhookSink:
+    """Posts the document as JSON, signed if there is a secret.
+
+    `X-Redrive-Signature: t=<seconds>,v1=<HMAC-SHA256 of "<seconds>.<body>", in hex>`.
+    """
+
+    refreshed = False
+
+    def __init__(self, settings: AlertSinkSettings, threads: ThreadPoolExecutor) -> None:
+        self._url = settings.url.reveal()
+        self._secret = None if settings.secret is None else settings.secret.reveal()
+        self._threads = threads
+
+    async def send(self, document: Document) -> None:
+        body = json.dumps(document).encode()
+        headers = {"Idempotency-Key": document["id"]}
+        if self._secret is not None:
+            headers["X-Redrive-Signature"] = sign(self._secret, int(time.time()), body)
+        await _in_thread(self._threads, _post, self._url, body, headers)
+
+
+class SlackSink:
+    """Posts to an incoming webhook of Slack, or of what understands the same."""
+
+    refreshed = False
+
+    def __init__(self, settings: AlertSinkSettings, threads: ThreadPoolExecutor) -> None:
+        self._url = settings.url.reveal()
+        self._threads = threads
+
+    async def send(self, document: Document) -> None:
+        shown = "\n".join([f"*{_escaped(title(document))}*", *map(_escaped, lines(document))])
+        await _in_thread(self._threads, _post, self._url, json.dumps({"text": shown}).encode(), {})
+
+
+class AlertmanagerSink:
+    """Posts to the API of Alertmanager, version 2; it keeps no alert that is not told again."""
+
+    refreshed = True
+
+    def __init__(self, settings: AlertSinkSettings, threads: ThreadPoolExecutor) -> None:
+        self._url = settings.url.reveal().rstrip("/") + "/api/v2/alerts"
+        self._threads = threads
+
+    async def send(self, document: Document) -> None:
+        resolved = document["status"] == Telling.RESOLVED.value
+        # The database's clock may be ahead of Alertmanager's, to which the future is not yet.
+        now = datetime.now(UTC)
+        ends = min(read_time(document["at"]), now) if resolved else now + _FIRES_ON
+        began = min(read_time(document["since"]), ends, now)
+        alert: Document = {
+            "labels": {
+                "alertname": document["alert"],
+                "severity": document["severity"],
+                "service": "redrive",
+            },
+            "annotations": {
+                "summary": document["summary"],
+                "description": "\n".join(lines(document)),
+            },
+            "startsAt": rfc3339(began),
+            "endsAt": rfc3339(ends),
+        }
+        if document["link"]:
+            alert["generatorURL"] = document["link"]
+        await _in_thread(self._threads, _post, self._url, json.dumps([alert]).encode(), {})
+
+
+class EmailSink:
+    """Sends by SMTP; encrypted wherever the server can."""
+
+    refreshed = False
+
+    def __init__(self, settings: AlertSinkSettings, threads: ThreadPoolExecutor) -> None:
+        self._settings = settings
+        self._threads = threads
+
+    async def send(self, document: Document) -> None:
+        mail = EmailMessage()
+        mail["Subject"] = f"Redrive: {title(document)}"
+        mail["From"] = self._settings.sender
+        mail["To"] = ", ".join(self._settings.to)
+        mail["Message-ID"] = f"<{document['id']}@redrive>"
+        mail["Date"] = read_time(document["at"])
+        mail.set_content("\n".join(lines(document)) + "\n")
+        await _in_thread(self._threads, _mail, self._settings.url.reveal(), mail)
+
+
+_SINKS: Final[dict[SinkKind, Callable[[AlertSinkSettings, ThreadPoolExecutor], Sink]]] = {
+    SinkKind.WEBHOOK: WebhookSink,
+    SinkKind.SLACK: SlackSink,
+    SinkKind.EMAIL: EmailSink,
+    SinkKind.ALERTMANAGER: AlertmanagerSink,
+}
+
+
+class Sinks:
+    """All sinks of the settings, and the log."""
+
+    def __init__(self, settings: tuple[AlertSinkSettings, ...]) -> None:
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="redrive-sink")
+        self.by_name: dict[str, Sink] = {LOG_SINK: LogSink()}
+        for each in settings:
+            self.by_name[each.name] = _SINKS[each.kind](each, self._threads)
+
+    def close(self) -> None:
+        """Without waiting for what hangs."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def sign(secret: str, seconds: int, body: bytes) -> str:
+    """The signature of a webhook."""
+    signed = f"{seconds}.".encode() + body
+    return f"t={seconds},v1={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"
+
+
+async def _in_thread(threads: ThreadPoolExecutor, function: Any, *given: Any) -> None:
+    try:
+        async with asyncio.timeout(2 * _PATIENCE):
+            await asyncio.get_running_loop().run_in_executor(threads, function, *given)
+    except TimeoutError:
+        raise SinkFailed(f"no answer within {2 * _PATIENCE:g} s") from None
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A POST that is sent elsewhere arrives nowhere: it would become a GET."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _post(url: str, body: bytes, headers: dict[str, str]) -> None:
+    request = urllib.request.Request(  # noqa: S310 - the settings take http and https only
+        url,
+        data=body,
+        headers={
+            "Content-Type": "application/json",
+            "User-Agent": f"redrive/{__version__}",
+            **headers,
+        },
+    )
+    opener = urllib.request.build_opener(_NoRedirects)
+    try:
+        with opener.open(request, timeout=_PATIENCE):
+            return
+    except urllib.error.HTTPError as error:
+        with error:
+            raise SinkFailed(f"it answered {error.code} {error.reason}") from None
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise SinkFailed(_plainly(error)) from None
+
+
+def _mail(url: str, mail: EmailMessage) -> None:
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    try:
+        with _connected(parts.scheme, host, parts.port) as server:
+            if parts.scheme == "smtp" and server.has_extn("starttls"):
+                server.starttls(context=ssl.create_default_context())
+                server.ehlo()
+            if parts.username:
+                server.login(unquote(parts.username), unquote(parts.password or ""))
+            server.send_message(mail)
+    except (OSError, smtplib.SMTPException, ValueError) as error:
+        raise SinkFailed(_plainly(error)) from None
+
+
+def _connected(scheme: str, host: str, port: int | None) -> smtplib.SMTP:
+    if scheme == "smtps":
+        context = ssl.create_default_context()
+        server: smtplib.SMTP = smtplib.SMTP_SSL(
+            host, port or 465, timeout=_PATIENCE, context=context
+        )
+    else:
+        server = smtplib.SMTP(host, port or 25, timeout=_PATIENCE)
+    server.ehlo()
+    return server
+
+
+def _plainly(error: Exception) -> str:
+    cause = error.reason if isinstance(error, urllib.error.URLError) else error
+    if isinstance(cause, TimeoutError):
+        return f"no answer within {_PATIENCE:g} s"
+    if isinstance(cause, OSError) and cause.strerror:
+        return cause.strerror.lower()
+    return " ".join(str(cause).split()) or type(cause).__name__
+
+
+def _escaped(text: str) -> str:
+    """As Slack wants it: nothing of a message is taken for a link or a mention."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,256 @@
+"""Alerts on their way to people and programs: real receivers, well and unwell."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import threading
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+from email import message_from_bytes, policy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import AuthResult, Envelope
+from aiosmtpd.smtp import Session as SmtpSession
+
+from bench.letters import dead_letters
+from redrive.broker.processes import free_ports
+from redrive.domain.filters import Filters
+from redrive.settings.alerts import AlertSinkSettings
+from redrive.store.store import Store
+from redrive.work.janitor import Chore, Janitor
+from tests.services.alerting import MINUTE, Desk, desk, rule
+from tests.services.collecting import collecting
+from tests.services.eventually import eventually_async
+from tests.services.letters import failed, letter_store
+from tests.services.moving import publish
+from tests.services.plugin import Vhost
+from tests.services.receiving import Receiver
+from tests.services.retrying import DEAD, declare_topology, topology
+from tests.services.sending import later, stored
+
+BACKLOG = rule("dlq_backlog > 2", summary="Letters wait.")
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    async with letter_store(f"sqlite:///{tmp_path}/redrive.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    made = Receiver()
+    made.up()
+    yield made
+    made.down()
+
+
+def sink(kind: str, url: str, **more: Any) -> AlertSinkSettings:
+    return AlertSinkSettings.model_validate({"name": kind, "kind": kind, "url": url, **more})
+
+
+async def firing(store: Store, *sinks: AlertSinkSettings) -> Desk:
+    """An alert that has just begun to fire."""
+    at = desk(store, [BACKLOG], sinks)
+    await store.letters.add([failed("<boom> & more") for _ in range(3)])
+    await at.judge()
+    return at
+
+
+async def test_a_webhook_gets_the_document_signed_and_with_an_id(
+    store: Store, receiver: Receiver
+) -> None:
+    at = await firing(store, sink("webhook", receiver.url, secret="s3cret"))
+    assert await at.sender().round() == 2
+    (request,) = receiver.received
+    assert request.document["alert"] == "TooMany"
+    assert request.document["summary"] == "Letters wait."
+    assert request.document["groups"][0]["letters"] == 3
+    assert request.headers["Idempotency-Key"] == request.document["id"]
+    stamp, signature = request.headers["X-Redrive-Signature"].split(",")
+    signed = stamp.removeprefix("t=").encode() + b"." + request.body
+    wanted = hmac.new(b"s3cret", signed, hashlib.sha256).hexdigest()
+    assert signature == f"v1={wanted}"
+
+
+async def test_a_receiver_that_is_down_for_a_while_misses_no_alert(
+    store: Store, receiver: Receiver
+) -> None:
+    receiver.down()
+    at = await firing(store, sink("webhook", receiver.url))
+    sender = at.sender()
+    await sender.round()
+    (waiting,) = await store.alert_messages.waiting()
+    assert (waiting.sink, waiting.messages) == ("webhook", 1)
+    assert "refused" in waiting.error
+    for _ in range(10):
+        later(store, timedelta(minutes=5))
+        await sender.round()
+    async for ids in store.decisions.chosen(Filters()):
+        await store.decisions.discard(ids, "me")
+    await at.judge()
+    receiver.status = 503
+    receiver.up()
+    later(store, timedelta(minutes=5))
+    await sender.round()
+    receiver.received.clear()
+    receiver.status = 200
+    for _ in range(2):
+        later(store, timedelta(minutes=5))
+        await sender.round()
+    assert receiver.told == [("TooMany", "firing"), ("TooMany", "resolved")]
+    assert await store.alert_messages.waiting() == []
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
+async def test_two_processes_send_one_message_not_two(
+    engine: str, request: pytest.FixtureRequest, tmp_path: Path, receiver: Receiver
+) -> None:
+    url = f"sqlite:///{tmp_path}/two.db"
+    if engine == "postgresql":
+        url = request.getfixturevalue("database")
+    settings = [sink("webhook", receiver.url)]
+    async with letter_store(url) as one, letter_store(url) as two:
+        await stored(one, 3)
+        first, second = desk(one, [BACKLOG], settings), desk(two, [BACKLOG], settings)
+        later(one, MINUTE)
+        later(two, MINUTE)
+
+        async def work(at: Desk, name: str) -> None:
+            sender = at.sender(name)
+            for _ in range(5):
+                await at.watch.round()
+                await sender.round()
+
+        await asyncio.gather(work(first, "a"), work(second, "b"), work(first, "c"))
+    assert receiver.told == [("TooMany", "firing")]
+
+
+async def test_slack_gets_text_that_is_not_taken_for_markup(
+    store: Store, receiver: Receiver
+) -> None:
+    at = await firing(store, sink("slack", receiver.url))
+    await at.sender().round()
+    text = receiver.received[0].document["text"]
+    assert text.startswith("*[firing] TooMany (warning)*")
+    assert "&lt;boom&gt; &amp; more" in text
+    assert "3 letters in orders" in text
+
+
+async def test_a_redirect_is_a_failure_and_not_followed(store: Store, receiver: Receiver) -> None:
+    receiver.status = 302
+    at = await firing(store, sink("webhook", receiver.url))
+    await at.sender().round()
+    (waiting,) = await store.alert_messages.waiting()
+    assert "302" in waiting.error
+
+
+# E-mail
+
+
+class Mailbox:
+    """What a real SMTP server got."""
+
+    def __init__(self) -> None:
+        self.mails: list[tuple[list[str], bytes]] = []
+
+    async def handle_DATA(  # noqa: N802  (the library's name)
+        self, _server: Any, _session: SmtpSession, envelope: Envelope
+    ) -> str:
+        assert isinstance(envelope.content, bytes)
+        self.mails.append((envelope.rcpt_tos, envelope.content))
+        return "250 OK"
+
+
+def _only_ann(_server: Any, _session: Any, _envelope: Any, _how: str, data: Any) -> AuthResult:
+    known = (data.login, data.password) == (b"ann", b"p@ss")
+    return AuthResult(success=known, handled=False)
+
+
+@pytest.fixture
+def mailbox() -> Iterator[tuple[Mailbox, int]]:
+    box, (port,) = Mailbox(), free_ports(1)
+    controller = Controller(
+        box,
+        hostname="127.0.0.1",
+        port=port,
+        authenticator=_only_ann,
+        auth_require_tls=False,
+        auth_required=True,
+    )
+    controller.start()
+    yield box, port
+    controller.stop()
+
+
+@pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")
+async def test_a_mail_arrives_at_everybody_by_a_real_server(
+    store: Store, mailbox: tuple[Mailbox, int]
+) -> None:
+    box, port = mailbox
+    to = ["ops@example.com", "ann@example.com"]
+    url = f"smtp://ann:p%40ss@127.0.0.1:{port}"
+    at = await firing(store, sink("email", url, sender="redrive@example.com", to=to))
+    await at.sender().round()
+    ((recipients, raw),) = box.mails
+    mail = message_from_bytes(raw, policy=policy.default)
+    assert recipients == to
+    assert mail["Subject"] == "Redrive: [firing] TooMany (warning)"
+    assert mail["From"] == "redrive@example.com"
+    text = mail.get_content()
+    assert "Letters wait." in text
+    assert "3 letters in orders" in text
+    assert "https://redrive.example/" in text
+    assert await store.alert_messages.waiting() == []
+
+
+@pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")
+async def test_a_mail_server_that_does_not_let_us_in_is_said_and_tried_again(
+    store: Store, mailbox: tuple[Mailbox, int]
+) -> None:
+    _, port = mailbox
+    url = f"smtp://ann:wrong@127.0.0.1:{port}"
+    at = await firing(store, sink("email", url, sender="a@example.com", to=["b@example.com"]))
+    await at.sender().round()
+    (waiting,) = await store.alert_messages.waiting()
+    assert "535" in waiting.error
+    assert "wrong" not in waiting.error
+
+
+# Others do not wait
+
+
+async def test_a_sink_that_hangs_keeps_neither_other_sinks_nor_the_collector_waiting(
+    vhost: Vhost, tmp_path: Path, receiver: Receiver
+) -> None:
+    asleep = Receiver(asleep=threading.Event())
+    asleep.up()
+    hanging = AlertSinkSettings.model_validate(
+        {"name": "hanging", "kind": "webhook", "url": asleep.url}
+    )
+    await declare_topology(vhost.url, topology("quorum"))
+    async with letter_store(f"sqlite:///{tmp_path}/shared.db") as shared:
+        at = await firing(shared, hanging, sink("webhook", receiver.url))
+        stopping = asyncio.Event()
+        sender = at.sender()
+        janitor = asyncio.create_task(
+            Janitor([Chore("messages", 0.05, sender.round)]).run(stopping)
+        )
+        await eventually_async(lambda: asleep.received, what="the message hangs")
+        async with collecting(vhost.url, shared.letters, DEAD):
+            await publish(vhost.url, list(dead_letters(DEAD, 500)))
+
+            async def all_there() -> bool:
+                return (await shared.books.ledger()).received == 503
+
+            await eventually_async(all_there, within=15, what="everything is collected")
+        assert receiver.told == [("TooMany", "firing")]
+        assert len(asleep.received) == 1
+        asleep.down()
+        stopping.set()
+        await janitor
