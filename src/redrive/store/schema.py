@@ -55,7 +55,7 @@ from redrive.domain.policy import LONGEST_NAME
 from redrive.domain.replay import ReplayState
 from redrive.store.types import LetterId, Moment
 
-REVISION: Final = "0005"
+REVISION: Final = "0006"
 """The newest migration. Revisions are numbers that grow."""
 VERSION_TABLE: Final = "redrive_version"
 
@@ -165,7 +165,7 @@ redrive_letter = Table(
     ),
     Index(None, "duplicate_of", **_only("duplicate_of IS NOT NULL")),
     # A sending changes a row twice: the second time in place, and no index has to know.
-    postgresql_with={"fillfactor": 85},
+    postgresql_with={"fillfactor": 60},
 )
 
 redrive_envelope = Table(
@@ -221,7 +221,7 @@ redrive_attempt = Table(
     Column("replay_id", LetterId),
     CheckConstraint(one_of("result", Result), name="result"),
     CheckConstraint(one_of("before", State), name="before"),
-    postgresql_with={"fillfactor": 60},
+    postgresql_with={"fillfactor": 50},
 )
 
 redrive_edit = Table(
