@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, async_playwright
+from playwright.async_api import Browser, async_playwright, expect
 
 from redrive.broker.private import PrivateNode
 from tests.browser import lively
@@ -20,6 +20,9 @@ from tests.services.plugin import Vhost
 from tests.services.serving import serving, settings_for
 
 HERE = Path(__file__).parent
+
+# What is expected comes in much less; the tests of a busy machine wait for it.
+expect.set_options(timeout=15_000)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
