@@ -22,7 +22,7 @@ async def test_the_overview_tells_what_is_where_and_leads_there(shop: Console) -
     states = page.get_by_role("list", name="Letters by state")
     await expect(states.get_by_role("link", name="pending")).to_contain_text("337")
     await expect(page.get_by_role("region", name="Error types")).to_contain_text("RateLimited")
-    await expect(page.get_by_role("region", name="System")).to_contain_text("reachable")
+    await expect(page.get_by_role("list", name="System")).to_contain_text("reachable")
     await expect(page.get_by_role("region", name="Time in the DLQ")).to_contain_text("Median")
     groups = page.get_by_role("region", name="Largest groups")
     await expect(groups.get_by_role("img", name="148 letters in the last 24 hours")).to_be_visible()
@@ -110,7 +110,7 @@ async def test_a_broker_that_blocks_or_is_away_is_told_on_top(
     )
     async with serving(settings) as server, Console(browser, server) as console:
         page = await console.person()
-        system = page.get_by_role("region", name="System")
+        system = page.get_by_role("list", name="System")
         await expect(page.get_by_text("connection.blocked")).to_be_visible()
         await expect(system).to_contain_text("blocked")
         assert await accessibility_faults(page) == []

@@ -28,7 +28,7 @@ export default function Overview() {
   const states = useLedger()?.states ?? stats.data?.states ?? null;
   const found = stats.data;
   return (
-    <Page title="Overview" about={states ? summary(openLetters(states)) : "\u00a0"}>
+    <Page title="Overview" about={states ? summary(openLetters(states)) : "\u00a0"} actions={<System />}>
       <Trouble />
       {stats.error && <ErrorNotice error={stats.error} retry={() => void stats.refetch()} />}
       <StateTiles states={states} />
@@ -38,7 +38,9 @@ export default function Overview() {
         </div>
         <div className={styles.narrow}>
           <TimeInDlq stats={found} />
-          <System />
+        </div>
+        <div className={styles.third}>
+          <LargestGroups groups={found?.groups} />
         </div>
         <div className={styles.third}>
           <Section title="Error types" flush>
@@ -49,9 +51,6 @@ export default function Overview() {
           <Section title="Queues" flush>
             {found ? <Queues stats={found} /> : <Waiting lines={5} />}
           </Section>
-        </div>
-        <div className={styles.third}>
-          <LargestGroups groups={found?.groups} />
         </div>
         <div className={styles.half}>
           <ReplaysUnderWay />

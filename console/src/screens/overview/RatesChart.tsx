@@ -108,7 +108,7 @@ function optionsOf(
     },
     scales: { y: { range: (_, __, most) => [0, Math.max(4, most * 1.1)] } },
     axes: [
-      { ...axis, grid: { show: false }, space: 70, values: (_, times) => clock(times) },
+      { ...axis, size: 30, grid: { show: false }, space: 70, values: (_, times) => clock(times) },
       {
         ...axis,
         size: 44,

@@ -1,11 +1,9 @@
 // Whether broker and store answer, and whether letters may be sent now.
 import { useQuery } from "@tanstack/react-query";
 import { get } from "../../api/client";
-import type { Health } from "../../api/documents";
-import { ErrorNotice, sentence } from "../../parts/ErrorNotice";
+import { sentence } from "../../parts/ErrorNotice";
 import { Notice } from "../../parts/Notice";
-import { Section, Waiting } from "../../parts/Page";
-import styles from "./Facts.module.css";
+import styles from "./System.module.css";
 
 const EVERY = 10_000;
 
@@ -50,44 +48,27 @@ export function Trouble() {
   );
 }
 
+/** The same in one line, also while all is well. */
 export function System() {
-  const health = useHealth();
-  return (
-    <Section title="System">
-      {health.error && <ErrorNotice error={health.error} retry={() => void health.refetch()} />}
-      {health.data ? <Lines health={health.data} /> : !health.error && <Waiting lines={3} />}
-    </Section>
-  );
-}
-
-function Lines({ health }: { health: Health }) {
-  const busy = health.unmet.length > 0;
+  const { data: health } = useHealth();
+  if (!health) return null;
+  const busy = health.unmet.some((each) => !each.includes("blocks publishers"));
   const publishing = !health.broker.ok ? "unknown" : health.blocked ? "blocked" : "open";
+  const tones = { open: "good", blocked: "bad", unknown: "unsure" } as const;
   return (
-    <dl className={styles.lines}>
-      <Line name="Broker" tone={health.broker.ok ? "good" : "bad"} word={health.broker.ok ? "reachable" : "away"} />
-      <Line
-        name="Publishing"
-        tone={{ open: "good", blocked: "bad", unknown: "unsure" }[publishing] as Tone}
-        word={publishing}
-      />
-      <Line name="Store" tone={health.store.ok ? "good" : "bad"} word={health.store.ok ? "answers" : "silent"} />
-      <Line name="Load" tone={busy ? "unsure" : "good"} word={busy ? "high" : "fine"} />
-      <div>
-        <dt>Redrive</dt>
-        <dd>{health.version}</dd>
-      </div>
-    </dl>
+    <ul className={styles.strip} aria-label="System" title={`Redrive ${health.version}`}>
+      <Mark name="Broker" tone={health.broker.ok ? "good" : "bad"} word={health.broker.ok ? "reachable" : "away"} />
+      <Mark name="Publishing" tone={tones[publishing]} word={publishing} />
+      <Mark name="Store" tone={health.store.ok ? "good" : "bad"} word={health.store.ok ? "answers" : "silent"} />
+      <Mark name="Load" tone={busy ? "unsure" : "good"} word={busy ? "high" : "fine"} />
+    </ul>
   );
 }
 
-type Tone = "good" | "bad" | "unsure";
-
-function Line({ name, tone, word }: { name: string; tone: Tone; word: string }) {
+function Mark({ name, tone, word }: { name: string; tone: "good" | "bad" | "unsure"; word: string }) {
   return (
-    <div>
-      <dt>{name}</dt>
-      <dd className={`${styles.state} ${styles[tone]}`}>{word}</dd>
-    </div>
+    <li>
+      {name} <span className={`${styles.state} ${styles[tone]}`}>{word}</span>
+    </li>
   );
 }
