@@ -80,6 +80,8 @@ async def test_every_operation_that_changes_something_is_in_the_audit_log(
         ("cancel_replay", "post", "replays/{replay}/cancel", {"reason": "enough"}, 200),
         ("force_breaker", "post", "breakers/force", {"queue": "q", "position": "open"}, 200),
         ("release_breaker", "post", "breakers/release", {"queue": "q"}, 200),
+        ("silence_alert", "post", "alerts/silence", {"name": "BreakerOpen", "for": "1h"}, 200),
+        ("hear_alert", "post", "alerts/hear", {"name": "BreakerOpen"}, 200),
         ("set_policy", "put", "policies", {"name": "order.*", "maxRetries": 5}, 200),
         ("delete_policy", "delete", "policies?name=order.*", None, 200),
     ]

@@ -17,7 +17,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from redrive.amqp import Properties, fields
 from tests.services.commands import Redrive
 from tests.services.eventually import eventually
-from tests.services.letters import death
+from tests.services.letters import death, letter_store
 from tests.services.moving import Kind, channel_to, declare, identity, publish, ready, take_all
 from tests.services.plugin import Vhost
 from tests.services.sweeping import (
@@ -378,3 +378,24 @@ def test_an_exclusive_queue_is_left_out_of_a_pattern_and_named_as_such(
     assert by_name.code == 1
     assert "RESOURCE_LOCKED" in by_name.err
     assert by_name.err.count("\n") == 1
+
+
+def test_what_was_swept_is_counted_where_there_is_a_store_and_a_dry_run_is_not(
+    vhost: Vhost, redrive: Redrive, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path}/counted.db"
+
+    async def counted() -> dict[str, dict[str, int]]:
+        async with letter_store(url) as store:
+            return await store.counts.sums()
+
+    assert asyncio.run(counted()) == {}
+    asyncio.run(fill(vhost.url, "classic"))
+    words = ("sweep", DLQ, "--max-retries", "3", "--store-url", url, *told(vhost, "classic"))
+    assert redrive(*words, "--dry-run").code == 0
+    assert asyncio.run(counted()) == {}
+    assert redrive(*words).code == 0
+    assert asyncio.run(counted()) == {
+        "redrive_sweeps_total": {"": 1},
+        "redrive_sweep_messages_total": {"moved": 3, "left": 2},
+    }

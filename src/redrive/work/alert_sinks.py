@@ -195,8 +195,12 @@ async def _in_thread(threads: ThreadPoolExecutor, function: Any, *given: Any) ->
     try:
         async with asyncio.timeout(2 * _PATIENCE):
             await asyncio.get_running_loop().run_in_executor(threads, function, *given)
+    except SinkFailed:
+        raise
     except TimeoutError:
         raise SinkFailed(f"no answer within {2 * _PATIENCE:g} s") from None
+    except Exception as error:  # one sink must not end the janitor
+        raise SinkFailed(f"{type(error).__name__}: {error}") from error
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
