@@ -55,8 +55,9 @@ def test_content_encodings_are_undone(encoding: str, pack: object) -> None:
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "zstd", "gzip, gzip", "br", "zst"])
 def test_what_is_not_so_encoded_is_shown_undecoded_and_said_so(encoding: str) -> None:
-    decoded = decode_body(gzip.compress(JSON)[:-5], "application/json", encoding)
-    assert decoded.content == gzip.compress(JSON)[:-5]
+    cut_off = gzip.compress(JSON)[:-5]
+    decoded = decode_body(cut_off, "application/json", encoding)
+    assert decoded.content == cut_off
     assert decoded.kind is Kind.BINARY
     assert decoded.problem is not None
     assert encoding.split(",", maxsplit=1)[0] in decoded.problem
