@@ -121,6 +121,7 @@ async def test_previous_and_next_are_those_of_the_list_by_keyboard(console: Cons
     await expect(page.get_by_role("button", name="Older letter")).to_be_enabled()
     await page.keyboard.press("j")
     await expect(page).to_have_url(re.compile(f"{first}.*queue=orders"))
+    await expect(page.get_by_role("button", name="Newer letter")).to_be_enabled()
     await expect(page.get_by_role("button", name="Older letter")).to_be_disabled()
     await page.keyboard.press("k")
     await expect(page).to_have_url(re.compile(last))
