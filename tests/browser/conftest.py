@@ -20,8 +20,7 @@ from tests.services.plugin import Vhost
 from tests.services.serving import serving, settings_for
 
 HERE = Path(__file__).parent
-
-# What is expected comes in much less; the tests of a busy machine wait for it.
+# Two suites at once on two cores: what takes a moment may take several.
 expect.set_options(timeout=15_000)
 
 

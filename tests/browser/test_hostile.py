@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from pathlib import Path
 
 from playwright.async_api import Browser, expect
 
 from redrive.amqp import fields
-from redrive.broker.processes import GuardedProcess
 from tests.acceptance.command_line import CommandLine
 from tests.browser.console import Console, People
-from tests.services.eventually import eventually_async
+from tests.browser.process import free_port, started
 from tests.services.letters import arrival, died_in, failed, letter_store
 
 EVIL = '<img src=x onerror="window.hacked=1"><script>window.hacked=2</script>{{7*7}}'
@@ -67,14 +65,13 @@ async def test_a_body_of_15_mib_is_opened_in_part_and_downloaded_whole(
 async def test_a_page_outlives_a_restart_of_the_server_with_what_was_typed(
     browser: Browser, tmp_path: Path
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     redrive = CommandLine(tmp_path, NOBODY, ("100ms",), more=f"[server]\nport = {port}\n")
     redrive.write_settings()
     url = f"sqlite:///{tmp_path}/redrive.db"
     async with letter_store(url) as store:
         (one,) = await store.letters.add([failed("timed out")])
-    process = await _started(redrive, 1)
+    process = await started(redrive)
     async with People(browser, f"http://127.0.0.1:{port}") as people:
         page = await people.person(f"/letters/{one.letter.id}")
         await page.get_by_role("button", name="Discard…").click()
@@ -87,7 +84,7 @@ async def test_a_page_outlives_a_restart_of_the_server_with_what_was_typed(
         await expect(page.get_by_text("Server away").first).to_be_visible(timeout=20_000)
         async with letter_store(url) as store:
             await store.letters.add([failed("while it was away")])
-        process = await _started(redrive, 2)
+        process = await started(redrive, times=2)
         try:
             await dialog.get_by_role("button", name="Discard 1 letter").click()
             await expect(page.get_by_role("heading", level=1)).to_contain_text("archived")
@@ -97,13 +94,3 @@ async def test_a_page_outlives_a_restart_of_the_server_with_what_was_typed(
             await expect(page.get_by_text("while it was away")).to_be_visible()
         finally:
             await asyncio.to_thread(process.kill)
-
-
-async def _started(redrive: CommandLine, times: int) -> GuardedProcess:
-    process = redrive.start("run", "--roles", "server")
-
-    def listens() -> bool:
-        return len(redrive.logged("server.listening")) >= times
-
-    await eventually_async(listens, within=30, what="the server listens")
-    return process

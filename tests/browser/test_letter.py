@@ -12,6 +12,7 @@ from redrive.amqp import fields
 from redrive.domain.lifecycle import State
 from redrive.work.edit import as_sent
 from tests.browser.console import THEMES, Console, Theme, accessibility_faults, scrolls_sideways
+from tests.browser.replaying import confirm_replay
 from tests.services.letters import arrival, died_in, failed
 from tests.services.retrying import declare_origin
 
@@ -120,6 +121,7 @@ async def test_previous_and_next_are_those_of_the_list_by_keyboard(console: Cons
     await expect(page.get_by_role("button", name="Older letter")).to_be_enabled()
     await page.keyboard.press("j")
     await expect(page).to_have_url(re.compile(f"{first}.*queue=orders"))
+    await expect(page.get_by_role("button", name="Newer letter")).to_be_enabled()
     await expect(page.get_by_role("button", name="Older letter")).to_be_disabled()
     await page.keyboard.press("k")
     await expect(page).to_have_url(re.compile(last))
@@ -253,9 +255,7 @@ async def test_a_letter_is_replayed_to_another_queue_after_a_dry_run_that_looked
     await dialog.get_by_role("textbox", name="Queue").fill("repair")
     await expect(run).to_contain_text("queue repair")
     await expect(run).to_contain_text("0 ready")
-    if await dialog.get_by_label("Send them even so").count():
-        await dialog.get_by_label("Send them even so").check()
-    await dialog.get_by_role("button", name="Replay 1 letter").click()
+    await confirm_replay(dialog, "Replay 1 letter")
     await expect(page.get_by_text("Replay of 1 letter begun")).to_be_visible()
     (job,) = (await console.server.store.replays.page(limit=5, after=None)).items
     assert str(job.destination) == "queue:repair"
@@ -263,7 +263,9 @@ async def test_a_letter_is_replayed_to_another_queue_after_a_dry_run_that_looked
 
 async def test_a_letter_is_discarded_restored_resolved_and_archived(console: Console) -> None:
     one = await letter(console)
-    page = await console.person(f"/letters/{one}")
+    page = await console.person("/letters")
+    await expect(page.get_by_role("row").nth(1)).to_contain_text("pending")
+    await page.get_by_role("link", name="REJECTED").click()
     for verb, after in (
         ("Discard", State.ARCHIVED),
         ("Restore", State.MANUAL),
@@ -277,6 +279,8 @@ async def test_a_letter_is_discarded_restored_resolved_and_archived(console: Con
         await expect(page.get_by_role("heading", level=1)).to_contain_text(after.word)
         assert await state(console, one) is after
     await expect(page.get_by_role("region", name="Timeline")).to_contain_text("why Resolve")
+    await page.get_by_role("link", name="Letters").first.click()
+    await expect(page.get_by_role("row").nth(1)).to_contain_text("resolved")
 
 
 async def test_a_letter_that_is_gone_is_said_to_be(console: Console) -> None:

@@ -11,6 +11,7 @@ from playwright.async_api import Page, expect
 from redrive.domain.access import Role
 from redrive.domain.lifecycle import State
 from tests.browser.console import THEMES, Console, Theme, accessibility_faults, scrolls_sideways
+from tests.browser.replaying import confirm_replay
 from tests.services.letters import arrival, failed
 
 
@@ -189,10 +190,7 @@ async def test_letters_are_replayed_after_a_dry_run_with_the_number_that_it_foun
     await expect(run).to_contain_text("3 letters")
     await expect(run).to_contain_text("queue orders")
     await dialog.get_by_label("At most a second").fill("50")
-    even_so = dialog.get_by_label("Send them even so")
-    if await even_so.count():
-        await even_so.check()
-    await dialog.get_by_role("button", name="Replay 3 letters").click()
+    await confirm_replay(dialog, "Replay 3 letters")
     await expect(page.get_by_text("Replay of 3 letters begun")).to_be_visible()
     (job,) = (await console.server.store.replays.page(limit=5, after=None)).items
     assert (job.letters, job.rate) == (3, 50)

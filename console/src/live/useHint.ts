@@ -1,14 +1,26 @@
-// For what a screen reads in its own way: a number that grows whenever live events hint at a key.
-import { useQuery } from "@tanstack/react-query";
+// For what a screen reads in its own way: a number that grows whenever live events hint at a
+// resource, also while the screen is not shown.
+import { useQuery, type QueryClient } from "@tanstack/react-query";
 
-let hints = 0;
+const keyOf = (resource: string) => ["hint", resource] as const;
 
 export function useHint(resource: string): number {
   const { data } = useQuery({
-    queryKey: [resource, "hint"],
-    queryFn: () => ++hints,
+    queryKey: keyOf(resource),
+    queryFn: () => 0,
+    enabled: false,
+    initialData: 0,
     staleTime: Infinity,
-    gcTime: 0,
+    gcTime: Infinity,
   });
-  return data ?? 0;
+  return data;
+}
+
+export function hint(queries: QueryClient, resource: string): void {
+  queries.setQueryData<number>(keyOf(resource), (before = 0) => before + 1);
+}
+
+/** Anything may have changed. */
+export function hintAtAll(queries: QueryClient): void {
+  queries.setQueriesData<number>({ queryKey: ["hint"] }, (before = 0) => before + 1);
 }

@@ -6,7 +6,8 @@
 import { useQueryClient, type QueryClient, type QueryKey } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { sessionKey } from "../api/session";
-import { ledgerKey } from "./ledger";
+import { ledgerKey, type Ledger } from "./ledger";
+import { hint, hintAtAll } from "./useHint";
 
 export type Liveness = "connecting" | "live" | "away";
 
@@ -15,6 +16,8 @@ const BETWEEN = 1000;
 const LONGEST_PAUSE = 15_000;
 /** Beyond this many single letters it is cheaper to read all that are shown again. */
 const MOST_SINGLE = 50;
+
+const LETTERS: readonly QueryKey[] = [["letters"], ["letter"], ["groups"]];
 
 class Hints {
   private keys = new Map<string, QueryKey>();
@@ -31,6 +34,7 @@ class Hints {
   }
 
   everything(): void {
+    hintAtAll(this.queries);
     void this.queries.invalidateQueries();
   }
 
@@ -43,7 +47,10 @@ class Hints {
     this.keys.clear();
     this.timer = undefined;
     this.last = Date.now();
-    for (const queryKey of keys) void this.queries.invalidateQueries({ queryKey });
+    for (const queryKey of keys) {
+      if (queryKey.length === 1) hint(this.queries, String(queryKey[0]));
+      void this.queries.invalidateQueries({ queryKey });
+    }
   }
 }
 
@@ -89,16 +96,19 @@ export function useLive(): Liveness {
 function listen(source: EventSource, queries: QueryClient, hints: Hints): void {
   const on = <Data>(name: string, act: (data: Data) => void) =>
     source.addEventListener(name, (event) => act(JSON.parse(event.data as string) as Data));
-  on("stats", (ledger) => {
+  on<Ledger>("stats", (ledger) => {
+    const before = queries.getQueryData<Ledger | null>(ledgerKey);
     queries.setQueryData(ledgerKey, ledger);
     hints.add(["stats"]);
+    // A letter that is claimed and sent is in the books at once, and in its history only later.
+    if (before && JSON.stringify(before) !== JSON.stringify(ledger)) hints.add(...LETTERS);
   });
   on<{ ids: string[]; more: boolean }>("letters", ({ ids, more }) => {
     hints.add(["letters"], ["groups"]);
     if (more || ids.length > MOST_SINGLE) hints.add(["letter"]);
     else hints.add(...ids.map((id) => ["letter", id]));
   });
-  on<{ id: string }>("replay", ({ id }) => hints.add(["replays"], ["replay", id]));
+  on<{ id: string }>("replay", ({ id }) => hints.add(["replays"], ["replay", id], ...LETTERS));
   on<{ resources: string[] }>("changed", ({ resources }) =>
     hints.add(["audit"], ...resources.map((each) => [each])),
   );

@@ -25,10 +25,11 @@ const frame = EditorView.theme({
   ".cm-cursor, .cm-dropCursor": { borderLeftColor: "var(--accent)" },
   "&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground":
     { backgroundColor: "light-dark(#c9d3ff, #36437f)" },
-  ".cm-matchingBracket, &.cm-focused .cm-matchingBracket": {
+  "&.cm-focused .cm-matchingBracket": {
     backgroundColor: "var(--chosen)",
     outline: "1px solid var(--accent)",
   },
+  "&:not(.cm-focused) .cm-matchingBracket": { backgroundColor: "transparent" },
   ".cm-searchMatch": { backgroundColor: "var(--warning-ground)", outline: "1px solid var(--warning)" },
   ".cm-foldPlaceholder": {
     backgroundColor: "var(--sunken)",

@@ -8,6 +8,8 @@ export function useLetter(id: string) {
     queryKey: ["letter", id],
     queryFn: ({ signal }) =>
       get("/api/v1/letters/{letter_id}", { path: { letter_id: id } }, { signal, exactly: true }),
+    // No event tells when the broker has confirmed what is being sent.
+    refetchInterval: ({ state }) => (state.data?.status === "dlq_processing" ? 5000 : false),
   });
 }
 

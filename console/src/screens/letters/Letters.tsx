@@ -36,7 +36,9 @@ export default function Letters() {
           </Button>
         </div>
       )}
-      {mayChange && <SelectionBar selection={selection} more={pages.more} />}
+      {mayChange && (
+        <SelectionBar selection={selection} more={pages.more || pages.letters.length > selection.number} />
+      )}
       {!pages.ready && !pages.error && <Waiting lines={12} />}
       {pages.ready && pages.letters.length === 0 && <NoLetters filters={filters} />}
       {pages.letters.length > 0 && (

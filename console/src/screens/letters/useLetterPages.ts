@@ -3,7 +3,7 @@
 // Live: while few pages are read, a hint reads them again. Beyond that a list that is re-read under
 // somebody's eyes would jump and cost much: then `changed` says that there is something new.
 import { useInfiniteQuery } from "@tanstack/react-query";
-import { useEffect, useMemo, useRef, useState } from "react";
+import { useEffect, useMemo, useState } from "react";
 import { get } from "../../api/client";
 import type { LetterPage, LetterSummary } from "../../api/documents";
 import { useHint } from "../../live/useHint";
@@ -37,7 +37,7 @@ export function useLetterPages(filters: Pick<LetterFilters, "query" | "text">): 
     placeholderData: (before) => before,
     gcTime: 60_000,
   });
-  const { changed, readAgain } = useHints(pages.data?.pages.length ?? 0, () => void pages.refetch());
+  const { changed, readAgain } = useHints(filters.text, pages.data?.pages.length ?? 0, () => void pages.refetch());
   const letters = useMemo(() => pages.data?.pages.flatMap((page) => page.items) ?? [], [pages.data]);
   return {
     letters,
@@ -52,22 +52,25 @@ export function useLetterPages(filters: Pick<LetterFilters, "query" | "text">): 
   };
 }
 
-function useHints(read: number, readAgain: () => void) {
+/** The hint up to which each list was read: also of lists that are not shown, but kept. */
+const readUpTo = new Map<string, number>();
+
+function useHints(list: string, read: number, readAgain: () => void) {
   const hint = useHint("letters");
-  const seen = useRef(hint);
-  const [changed, setChanged] = useState(false);
+  const [changed, setChanged] = useState<string | null>(null);
   useEffect(() => {
-    if (hint === seen.current || read === 0) return;
-    const first = seen.current === 0;
-    seen.current = hint;
-    if (first) return;
+    if (read === 0) return;
+    const before = readUpTo.get(list);
+    if (before === hint) return;
+    readUpTo.set(list, hint);
+    if (before === undefined) return;
     if (read <= READ_AGAIN) readAgain();
-    else setChanged(true);
+    else setChanged(list);
   });
   return {
-    changed,
+    changed: changed === list,
     readAgain: () => {
-      setChanged(false);
+      setChanged(null);
       readAgain();
     },
   };

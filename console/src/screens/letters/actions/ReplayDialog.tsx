@@ -55,7 +55,8 @@ export function ReplayDialog({ chosen, onClose, onDone }: ReplayDialogProps) {
   });
   const found = to !== null && destination === "" ? undefined : preview.data;
   const current = found !== undefined && !preview.isPlaceholderData && !preview.isFetching;
-  const unwell = (found?.unmet.length ?? 0) > 0;
+  // It may have been well when it was looked at, and no longer when it was asked to send.
+  const unwell = (found?.unmet.length ?? 0) > 0 || sending.problem?.kind === "not-well";
   const ready = current && found.letters > 0 && (!unwell || evenSo);
   const title = found ? `Replay ${counted(found.letters, "letter")}` : "Replay";
   return (
@@ -150,12 +151,16 @@ const HINTS = {
 function EvenSo(props: { found: ReplayPreview; checked: boolean; onChange: (on: boolean) => void }) {
   return (
     <div className={styles.unwell}>
-      <strong>The system is not well:</strong>
-      <ul>
-        {props.found.unmet.map((why) => (
-          <li key={why}>{why}</li>
-        ))}
-      </ul>
+      {props.found.unmet.length > 0 && (
+        <>
+          <strong>The system is not well:</strong>
+          <ul>
+            {props.found.unmet.map((why) => (
+              <li key={why}>{why}</li>
+            ))}
+          </ul>
+        </>
+      )}
       <label className={checkClass}>
         <input type="checkbox" checked={props.checked} onChange={(event) => props.onChange(event.target.checked)} />
         Send them even so
