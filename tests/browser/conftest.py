@@ -23,9 +23,6 @@ HERE = Path(__file__).parent
 # Two suites at once on two cores: what takes a moment may take several.
 expect.set_options(timeout=15_000)
 
-# What is expected comes in much less; the tests of a busy machine wait for it.
-expect.set_options(timeout=15_000)
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test of this folder runs in the loop of the browser."""

@@ -91,10 +91,15 @@ async def busy_day(server: Server) -> None:
     now = datetime.now(UTC)
     ids: dict[str, list[str]] = {}
     for failure in FAILURES:
-        for number in range(failure.letters):
-            hours = abs(chance.gauss(failure.hours_ago, failure.spread / 2))
-            one = _dead(failure, number, now - timedelta(hours=hours, seconds=5))
-            ids.setdefault(failure.error_type, []).extend(await server.add(one))
+        ago = [
+            abs(chance.gauss(failure.hours_ago, failure.spread / 2)) for _ in range(failure.letters)
+        ]
+        ids[failure.error_type] = await server.add(
+            *(
+                _dead(failure, number, now - timedelta(hours=hours, seconds=5))
+                for number, hours in enumerate(ago)
+            )
+        )
     await _decide(server, ids, chance)
     await _notes(server, ids)
     vhost = runtime.addresses(server.settings)[0].vhost

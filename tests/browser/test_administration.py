@@ -62,7 +62,7 @@ async def test_a_policy_is_added_changed_in_place_and_deleted(console: Console) 
     await expect(page.get_by_text("There are no policies")).to_be_visible()
 
 
-async def test_a_policy_of_the_file_is_overridden(shop: Console) -> None:
+async def test_an_override_of_the_files_policy_begins_with_its_values(shop: Console) -> None:
     page = await shop.person("/policies")
     await page.get_by_role("button", name="Override order.*").click()
     dialog = page.get_by_role("dialog", name="Override order.*")

@@ -22,7 +22,7 @@ const SPANS = [
 
 const EVERY = 60_000;
 
-export function useSpan(): [Span, (span: Span) => void] {
+function useSpan(): [Span, (span: Span) => void] {
   const url = useUrlState();
   const given = SPANS.find(({ value }) => value === url.one("range"))?.value;
   return [given ?? "24h", (span) => url.set({ range: span === "24h" ? null : span }, { replace: true })];
