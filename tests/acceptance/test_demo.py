@@ -26,4 +26,5 @@ def test_every_message_of_the_demo_ends_where_it_should(tmp_path: Path) -> None:
     assert told
     assert all(each["asExpected"] for each in told)
     assert "try 1: rejected" in ended.stderr
+    assert "console at http://127.0.0.1:" in ended.stderr
     assert not list(tmp_path.iterdir()), "it touches nothing outside its own folder"

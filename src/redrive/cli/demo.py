@@ -1,12 +1,14 @@
 """`redrive demo`: a private broker, every role, plain consumers, and what happens as it happens.
 
 Guarantees: nothing outside its temporary folder and its own broker is touched, and both are gone
-afterwards. Exit 0 only if every message ended where it should, after the tries it should take.
+afterwards. Exit 0 only if every message ended where it should, after the tries it should take. On a
+terminal it then stays, for the console to be tried, until Ctrl-C; elsewhere it ends by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 import tempfile
 import time
@@ -45,13 +47,16 @@ def demo(
     """Play seed messages and payments through retries on a private broker; needs RabbitMQ
     installed on this machine, and touches no broker that runs."""
     from redrive.broker.private import PrivateCluster, PrivateNode  # noqa: PLC0415
+    from redrive.broker.processes import free_ports  # noqa: PLC0415
     from redrive.runtime import run_async  # noqa: PLC0415
 
     say(f"starting a private RabbitMQ ({cluster} node{'s' if cluster > 1 else ''}) …")
     broker = PrivateCluster(cluster) if cluster > 1 else PrivateNode()
     with broker, tempfile.TemporaryDirectory(prefix="redrive-demo-") as folder:
-        settings = _settings(broker.url(), Path(folder))
+        (port,) = free_ports(1)
+        settings = _settings(broker.url(), Path(folder), port)
         say(f"broker at {broker.url()}, management at {broker.management_url} (guest, guest)")
+        say(f"console at {_console(settings)}")
         well = run_async(_play(settings, invocation.output))
     raise typer.Exit(0 if well else 1)
 
@@ -61,7 +66,11 @@ def say(line: str) -> None:
     typer.echo(line, err=True)
 
 
-def _settings(url: str, folder: Path) -> Settings:
+def _console(settings: Settings) -> str:
+    return f"http://{settings.server.host}:{settings.server.port}"
+
+
+def _settings(url: str, folder: Path, port: int) -> Settings:
     from redrive.settings import load  # noqa: PLC0415
 
     nothing = folder / "redrive.toml"
@@ -70,7 +79,7 @@ def _settings(url: str, folder: Path) -> Settings:
         "broker.url": url,
         "store.url": f"sqlite:///{folder / 'redrive.db'}",
         "topology.tiers": ",".join(TIERS),
-        "server.port": "0",
+        "server.port": str(port),
     }
     return load(flags=flags, config=nothing, environ={}).settings
 
@@ -110,11 +119,27 @@ async def _play(settings: Settings, output: Output) -> bool:
     say("the payment gateway: its workers are handlers of the consumer SDK")
     async with asyncio.timeout(120):
         payments = await play_gateway(settings, events, say)
+    _report(story, payments, output)
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        say(f"look at the letters in the console, {_console(settings)}; Ctrl-C ends the demo")
+        await _interrupted()
     stopping.set()
     await serving
     await connection.close()
-    _report(story, payments, output)
     return all(map(story.ended_well, STORY)) and all(each.well for each in payments)
+
+
+async def _interrupted() -> None:
+    """Wait for Ctrl-C, or for the end of the terminal."""
+    loop, told = asyncio.get_running_loop(), asyncio.Event()
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    for each in signals:
+        loop.add_signal_handler(each, told.set)
+    try:
+        await told.wait()
+    finally:
+        for each in signals:
+            loop.remove_signal_handler(each)
 
 
 @contextmanager
