@@ -77,6 +77,18 @@ async def test_an_empty_overview_says_what_to_expect_and_comes_to_life(console: 
     await expect(page.get_by_text("No replay is in progress")).to_be_visible()
 
 
+async def test_a_long_name_does_not_push_its_number_out_of_sight(console: Console) -> None:
+    await console.server.add(failed("no", error_type="com.example.payments.gateway." * 4 + "No"))
+    page = await console.person()
+    card = page.get_by_role("region", name="Error types")
+    await expect(card.get_by_role("link")).to_contain_text("1")
+    number = await card.get_by_text("1", exact=True).bounding_box()
+    place = await card.bounding_box()
+    assert number is not None
+    assert place is not None
+    assert number["x"] + number["width"] <= place["x"] + place["width"]
+
+
 async def test_a_breaker_is_held_and_released_by_an_operator(console: Console) -> None:
     await breaker_opens(console.server, "payments")
     page = await console.person()
