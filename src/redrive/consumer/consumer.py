@@ -34,7 +34,7 @@ from redrive.consumer.arguments import arguments_of
 from redrive.consumer.queues import Queue
 from redrive.consumer.running import Limits, remember_limits
 from redrive.consumer.sending import Sending
-from redrive.consumer.session import Registered, Session
+from redrive.consumer.session import MOST_PREFETCH, Registered, Session
 from redrive.consumer.signals import Duration, read_duration
 from redrive.errors import BrokerError, ConnectionLost, SettingsError, Unpublishable
 from redrive.settings import Settings, load
@@ -43,7 +43,6 @@ log = structlog.get_logger()
 
 _CONCURRENCY: Final = 20
 _PREFETCH: Final = 200
-_MOST_PREFETCH: Final = 65_535
 _GONE_WITHIN: Final = 9.5
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
@@ -129,7 +128,7 @@ class Consumer:
                     queue=source,
                     limits=limits,
                     concurrency=concurrency,
-                    prefetch=min(prefetch, _MOST_PREFETCH),
+                    prefetch=min(prefetch, MOST_PREFETCH),
                 )
             )
             return function

@@ -107,12 +107,22 @@ class Settling:
             answer = await self._sending.send(copy)
         await self._finish(delivery, copy, answer, source)
 
+    async def set_again(self, delivery: Delivery, source: Deliveries) -> bool:
+        """Have a delivery handled again, among others; False if its queue takes no copy."""
+        return await self._set_aside(delivery, source, self._copies.again)
+
     async def set_alone(self, delivery: Delivery, source: Deliveries) -> bool:
         """Have a delivery handled alone, later; False if that cannot be, and it has to be handled
-        as it is. What cannot be published again is parked where that is safe: it could end process
-        after process, uncounted."""
+        as it is."""
+        return await self._set_aside(delivery, source, self._copies.alone)
+
+    async def _set_aside(
+        self, delivery: Delivery, source: Deliveries, copy_of: Callable[[Delivery], Publish]
+    ) -> bool:
+        """What cannot be published again is parked where that is safe: it could end process after
+        process, uncounted."""
         try:
-            copy = self._copies.alone(delivery)
+            copy = copy_of(delivery)
             answer = await self._sending.send(copy)
         except Unpublishable as error:
             answer = Poison(BrokerError(str(error)))
@@ -129,14 +139,24 @@ class Settling:
             if self._parks:
                 self._poisoned(delivery, str(answer.error), source)
             return self._parks
-        self._say("consumer.not_alone", f"the queue {copy.routing_key!r} {_trouble(answer)}")
+        self._say("consumer.not_set_aside", f"the queue {copy.routing_key!r} {_trouble(answer)}")
         return False
 
-    async def put_back(self, delivery: Delivery, source: Deliveries) -> None:
+    async def put_back_again(self, delivery: Delivery, source: Deliveries) -> None:
+        """Have a delivery of the queue for such handled again, as if it had not been taken. If that
+        cannot be, it stays unsettled, and is handled alone."""
+        await self._put_back(self._copies.again, delivery, source)
+
+    async def put_back_alone(self, delivery: Delivery, source: Deliveries) -> None:
         """Have a delivery that was handled alone, and not to its end, handled alone anew. If that
         cannot be, it stays unsettled, and counts."""
+        await self._put_back(self._copies.alone, delivery, source)
+
+    async def _put_back(
+        self, copy_of: Callable[[Delivery], Publish], delivery: Delivery, source: Deliveries
+    ) -> None:
         try:
-            answer = await self._sending.send(self._copies.alone(delivery))
+            answer = await self._sending.send(copy_of(delivery))
         except Unpublishable:
             return
         if answer is CONFIRMED:

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from redrive.amqp import Delivery, Properties, Publish, fields
+from redrive.amqp import Delivery, Properties, Publish, Refused, fields
 from redrive.amqp.confirms import CONFIRMED
 from redrive.amqp.lane import LaneOutcome, Poison
 from redrive.consumer import settling as module
 from redrive.consumer.copies import Copies
+from redrive.consumer.queues import Declared
 from redrive.consumer.receipts import Receipts
 from redrive.consumer.settling import Settling
 from redrive.domain import headers
@@ -21,6 +22,7 @@ from redrive.domain.handling import Acked, DeadLettered
 from redrive.errors import BrokerError, ConnectionLost
 from redrive.settings.sections import TopologySettings
 
+DECLARED = Declared("q", "again", "alone", parks=True)
 DEAD = DeadLettered(Failure(error_type="ValueError", reason="no"))
 
 
@@ -61,7 +63,7 @@ def settling(told: Told, *, parks: bool = True, copies: Any = None) -> Settling:
         raise AssertionError("no ladder is needed")
 
     return Settling(
-        copies or Copies("q", "alone", TopologySettings(), user="guest"),
+        copies or Copies(DECLARED, TopologySettings(), user="guest"),
         told,  # type: ignore[arg-type]
         receipts=Receipts("receipts", "q"),
         parks=parks,
@@ -105,14 +107,23 @@ class Broken:
     def of(self, *_: object) -> Publish:
         raise RuntimeError("our mistake")
 
-    alone = of
+    again = alone = of
 
 
 async def test_a_defect_of_ours_parks_the_one_message_that_met_it() -> None:
     told = Told()
     await settling(told, copies=Broken()).settle(delivered(), DEAD, told)
     assert await settling(told, copies=Broken()).set_alone(delivered(), told)
-    assert told.events == ["rejected", "rejected"]
+    assert await settling(told, copies=Broken()).set_again(delivered(), told)
+    assert told.events == ["rejected", "rejected", "rejected"]
+
+
+async def test_what_its_queue_does_not_take_is_not_set_aside_and_not_acked() -> None:
+    told = Told()
+    told.answer = Refused()
+    assert not await settling(told).set_again(delivered(), told)
+    assert not await settling(told).set_alone(delivered(), told)
+    assert told.events == ["sent to again", "refused", "sent to alone", "refused"]
 
 
 async def test_a_defect_in_a_receipt_does_not_keep_what_was_handled(
