@@ -594,3 +594,25 @@ async def test_a_dead_letter_that_nobody_takes_is_held_and_keeps_nobody_from_goi
     (dead,) = await take_all(scene.url, DEAD)
     assert dead.body == b"fails"
     assert seen.count(b"fails") == 1
+
+
+async def test_a_queue_that_the_broker_refuses_is_told_with_the_brokers_reason(
+    vhost: Vhost, capsys: pytest.CaptureFixture[str]
+) -> None:
+    consumer = Consumer(settings=settings_for(vhost.url, "classic"))
+
+    @consumer.handler(Queue(QUEUE, arguments={"x-max-length": "many"}))
+    async def settle(message: Message) -> None: ...
+
+    said = ""
+
+    def told() -> bool:
+        nonlocal said
+        said += capsys.readouterr().out
+        return "consumer.lost" in said
+
+    async with serving(consumer):
+        await eventually(told, "the problem in the log")
+    assert "x-max-length" in said
+    assert "correct the arguments of the queue" in said
+    assert "queue_used_as_it_is" not in said

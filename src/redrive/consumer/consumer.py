@@ -30,11 +30,12 @@ from redrive.amqp import Properties, Publish, fields
 from redrive.amqp.confirms import CONFIRMED
 from redrive.amqp.lane import Poison
 from redrive.amqp.supervision import supervise
+from redrive.consumer import wishes
 from redrive.consumer.arguments import arguments_of
 from redrive.consumer.queues import Queue
 from redrive.consumer.running import Limits, remember_limits
 from redrive.consumer.sending import Sending
-from redrive.consumer.session import MOST_PREFETCH, Registered, Session
+from redrive.consumer.session import Registered, Session
 from redrive.consumer.signals import Duration, read_duration
 from redrive.errors import BrokerError, ConnectionLost, SettingsError, Unpublishable
 from redrive.settings import Settings, load
@@ -105,15 +106,13 @@ class Consumer:
         - `concurrency`: how many messages are handled at a time.
         - `prefetch`: how many the broker hands out ahead.
         """
-        _refuse_wrong("retries", retries, 0)
-        _refuse_wrong("immediate", immediate, 0)
-        _refuse_wrong("concurrency", concurrency, 1)
-        _refuse_wrong("prefetch", prefetch, 1)
-        limits = Limits(
-            retries=retries,
-            immediate=immediate,
-            timeout=None if timeout is None else read_duration("timeout", timeout),
-        )
+        wishes.a_queue(queue, Queue)
+        if retries is not None:
+            wishes.whole_number("retries", retries, least=0)
+        wishes.whole_number("immediate", immediate, least=0)
+        wishes.whole_number("concurrency", concurrency, least=1)
+        wishes.whole_number("prefetch", prefetch, least=1, most=wishes.MOST_PREFETCH)
+        limits = Limits(retries=retries, immediate=immediate, timeout=_timeout(timeout))
         source = Queue(queue) if isinstance(queue, str) else queue
 
         def register(function: _Handler) -> _Handler:
@@ -128,7 +127,7 @@ class Consumer:
                     queue=source,
                     limits=limits,
                     concurrency=concurrency,
-                    prefetch=min(prefetch, MOST_PREFETCH),
+                    prefetch=prefetch,
                 )
             )
             return function
@@ -266,9 +265,15 @@ def _end_at_the_latest() -> threading.Timer:
     return timer
 
 
-def _refuse_wrong(name: str, value: int | None, least: int) -> None:
-    if value is not None and (type(value) is not int or value < least):
-        raise SettingsError(f"{name}: expected a whole number from {least} on, got {value!r}")
+def _timeout(wanted: Duration | None) -> timedelta | None:
+    if wanted is None:
+        return None
+    timeout = read_duration("timeout", wanted)
+    if not timeout:
+        raise SettingsError(
+            "timeout: expected more than no time at all", remedy="for no timeout, leave it out"
+        )
+    return timeout
 
 
 def _field(name: str, value: HeaderValue) -> bytes:

@@ -23,6 +23,7 @@ from redrive.amqp import Connection
 from redrive.broker.ladder import describe_ladder
 from redrive.broker.live import SpareChannel
 from redrive.broker.topology import DELIVERY_LIMIT, Argument, return_key
+from redrive.consumer import wishes
 from redrive.consumer.signals import Duration, read_duration
 from redrive.domain.deaths import AGAIN, ALONE
 from redrive.errors import AccessRefused, NotFound, PreconditionFailed, SettingsError
@@ -62,6 +63,7 @@ class Queue:
     declare: bool = True
 
     def __post_init__(self) -> None:
+        self._refuse_wrong_types()
         if self.ttl is not None:
             read_duration("Queue: ttl", self.ttl)
         if self.name is None and not self.exchange:
@@ -74,6 +76,22 @@ class Queue:
                 "Queue: a broker gives no name to a quorum queue",
                 remedy="name it, or leave out the name (None): then it is named after its handler",
             )
+        if self.declare and (self.name or "").startswith("amq."):
+            raise SettingsError(
+                f"Queue: names that begin with 'amq.' are the broker's own, got {self.name!r}",
+                remedy="name it otherwise; for one that the broker named, declare=False",
+            )
+
+    def _refuse_wrong_types(self) -> None:
+        if self.name is not None:
+            wishes.short_text("Queue: name", self.name)
+        wishes.short_text("Queue: exchange", self.exchange)
+        wishes.short_text("Queue: routing_key", self.routing_key)
+        if self.type not in (None, "quorum", "classic"):
+            raise SettingsError(f"Queue: type: expected 'quorum' or 'classic', got {self.type!r}")
+        if self.dead_letter_exchange is not None:
+            wishes.short_text("Queue: dead_letter_exchange", self.dead_letter_exchange)
+        wishes.arguments("Queue: arguments", self.arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +175,9 @@ class Declaring:
         try:
             return await channel.declare_queue(name, arguments={**arguments}), True
         except (PreconditionFailed, AccessRefused) as error:
-            if isinstance(error, AccessRefused) and await self._spare.count(name) is None:
+            if not name or await self._spare.count(name) is None:
+                if isinstance(error, PreconditionFailed):
+                    error.remedy = f"correct the arguments of the queue {name!r}: it is not there"
                 raise
             log.info("consumer.queue_used_as_it_is", queue=name, because=error.text)
             return name, False

@@ -32,6 +32,7 @@ from redrive.consumer.receipts import Receipts
 from redrive.consumer.running import Handler, Limits, Runner
 from redrive.consumer.sending import Sending
 from redrive.consumer.settling import Settling
+from redrive.consumer.wishes import MOST_PREFETCH
 from redrive.errors import BrokerError, NotFound, the_reason
 from redrive.settings import Settings
 
@@ -44,7 +45,6 @@ _END_WITHIN: Final = 8.0
 _LET_GO_WITHIN: Final = 0.3
 """Seconds that handlers have to end once they are cancelled."""
 _LOOK_EVERY: Final = 0.02
-MOST_PREFETCH: Final = 65_535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
