@@ -17,6 +17,7 @@ import asyncio
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -45,6 +46,8 @@ log = structlog.get_logger()
 _CONCURRENCY: Final = 20
 _PREFETCH: Final = 200
 _GONE_WITHIN: Final = 9.5
+_SAY_EVERY: Final = 60.0
+"""Seconds after which an outage that lasts is told again."""
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
 HeaderValue = str | int | bool | bytes
@@ -80,6 +83,7 @@ class Consumer:
         self._session: Session | None = None
         self._chosen: dict[str, str] = {}
         self._outage = ""
+        self._said_at = 0.0
         self._last_resort: threading.Timer | None = None
         self._ready = asyncio.Event()
 
@@ -240,9 +244,10 @@ class Consumer:
 
     def _on_lost(self, error: BrokerError, delay: timedelta) -> None:
         self._ready.clear()
-        if str(error) == self._outage:
-            return  # said already: one line for an outage, not one for every try
-        self._outage = str(error)
+        now = time.monotonic()
+        if str(error) == self._outage and now - self._said_at < _SAY_EVERY:
+            return  # said already: now and then, not one line for every try
+        self._outage, self._said_at = str(error), now
         log.warning(
             "consumer.lost",
             error=str(error),

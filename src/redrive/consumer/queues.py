@@ -105,6 +105,7 @@ class Declared:
     """Where its messages wait that are handled alone."""
     parks: bool
     """Whether what is rejected in it is known to be kept."""
+    handler: str = ""
 
 
 def queue_beside(mark: str, prefix: str, queue: str) -> str:
@@ -141,7 +142,7 @@ class Declaring:
         again = await self._beside(AGAIN, name, dead_letters)
         alone = await self._beside(ALONE, name, dead_letters)
         await self._bind(name, self._topology.names.return_exchange, return_key(name))
-        return Declared(name, again, alone, parks)
+        return Declared(name, again, alone, parks, handler)
 
     async def _beside(self, mark: str, name: str, dead_letters: str) -> str:
         beside = queue_beside(mark, self._topology.prefix, name)

@@ -218,7 +218,7 @@ class Session:
             copies,
             sending,
             receipts=Receipts(self._settings.topology.names.receipts_queue, declared.name),
-            parks=declared.parks,
+            declared=declared,
             make_ladder=declaring.ladder,
             stopping=self._stopping,
         )

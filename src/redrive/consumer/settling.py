@@ -24,8 +24,10 @@ from redrive.amqp import Delivery, Publish, Refused, Returned
 from redrive.amqp.confirms import CONFIRMED
 from redrive.amqp.lane import LaneOutcome, Poison
 from redrive.consumer.copies import Copies
+from redrive.consumer.queues import Declared
 from redrive.consumer.receipts import Receipts
 from redrive.consumer.sending import Sending
+from redrive.consumer.telling import about, about_outcome
 from redrive.domain.handling import Acked, DeadLettered, Delayed, LeftToPolicy, Outcome, Retried
 from redrive.errors import BrokerError, Unpublishable
 
@@ -60,16 +62,15 @@ class Settling:
         sending: Sending,
         *,
         receipts: Receipts,
-        parks: bool,
+        declared: Declared,
         make_ladder: Callable[[], Awaitable[None]],
         stopping: asyncio.Event,
     ) -> None:
-        """`parks`: what is rejected in the queue is known to be kept. Once `stopping` is set,
-        nothing is waited for any more."""
+        """Once `stopping` is set, nothing is waited for any more."""
         self._copies = copies
         self._sending = sending
         self._receipts = receipts
-        self._parks = parks
+        self._declared = declared
         self._make_ladder = make_ladder
         self._stopping = stopping
         self._said: set[str] = set()
@@ -89,12 +90,8 @@ class Settling:
             source.ack(delivery)
             source.flush()
             return
-        log.info(
-            _EVENTS[type(outcome)],
-            error_type=outcome.failure.error_type,
-            reason=outcome.failure.reason,
-            routing_key=delivery.routing_key,
-        )
+        say = log.warning if isinstance(outcome, DeadLettered) else log.info
+        say(_EVENTS[type(outcome)], **about_outcome(outcome), **about(delivery, self._declared))
         try:
             copy = self._copies.of(delivery, outcome)
         except Unpublishable as error:
@@ -136,9 +133,9 @@ class Settling:
             source.flush()
             return True
         if isinstance(answer, Poison):
-            if self._parks:
+            if self._declared.parks:
                 self._poisoned(delivery, str(answer.error), source)
-            return self._parks
+            return self._declared.parks
         self._say("consumer.not_set_aside", f"the queue {copy.routing_key!r} {_trouble(answer)}")
         return False
 
@@ -188,11 +185,12 @@ class Settling:
         source.flush()
 
     def _poisoned(self, delivery: Delivery, reason: str, source: Deliveries) -> None:
-        if self._parks:
-            log.warning("message.parked", reason=reason, routing_key=delivery.routing_key)
+        if self._declared.parks:
+            log.warning("message.parked", reason=reason, **about(delivery, self._declared))
             source.reject(delivery)
             return
-        self._say("message.stays", f"{reason}; its queue is not known to dead-letter")
+        reason = f"{reason}; its queue is not known to dead-letter"
+        self._say("message.stays", reason, **about(delivery, self._declared))
         # Nobody waits for it: a worker that did would leave the others' messages lying.
         asyncio.get_running_loop().call_later(
             _WAIT_FOR_A_PERSON.total_seconds(), self._offer_again, delivery, source
@@ -204,14 +202,14 @@ class Settling:
 
     def _spoilt(self, delivery: Delivery, error: Exception, source: Deliveries) -> None:
         """A defect of ours, met in one message: that one is parked or stays, the others go on."""
-        log.exception("consumer.defect", routing_key=delivery.routing_key)
+        log.exception("consumer.defect", **about(delivery, self._declared))
         self._poisoned(delivery, f"a defect: {error!r}", source)
 
     async def _send_receipt(self, delivery: Delivery) -> None:
         try:
             receipt = self._receipts.of(delivery)
         except Exception:  # a defect of ours: the message was handled all the same
-            log.exception("consumer.defect", routing_key=delivery.routing_key)
+            log.exception("consumer.defect", **about(delivery, self._declared))
             return
         if receipt is None:
             return
@@ -224,10 +222,11 @@ class Settling:
             await asyncio.wait_for(self._stopping.wait(), wait.total_seconds())
         return self._stopping.is_set()
 
-    def _say(self, event: str, reason: str) -> None:
+    def _say(self, event: str, reason: str, **more: str | int) -> None:
         if event not in self._said:  # once, not for every message
             self._said.add(event)
-            log.warning(event, reason=reason)
+            place = {"queue": self._declared.name, "handler": self._declared.handler}
+            log.warning(event, reason=reason, **{**place, **more})
 
 
 def _again(copy: Publish) -> Publish:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pydantic
@@ -253,6 +257,38 @@ def test_a_handler_that_could_never_be_called_is_refused_at_once(wrong: object) 
 def test_a_body_that_is_not_json_is_dead_by_the_asking() -> None:
     with pytest.raises(DeadLetter, match="not JSON"):
         a_message(b"{").json()
+
+
+@pytest.mark.parametrize(
+    "started",
+    [("shop/bank.py",), ("-m", "bank"), ("-c", "import bank; bank.tell()")],
+    ids=["as a file", "by -m", "imported"],
+)
+def test_an_error_type_does_not_depend_on_how_the_service_is_started(
+    started: tuple[str, ...], tmp_path: Path
+) -> None:
+    shop = tmp_path / "shop"
+    shop.mkdir()
+    (shop / "bank.py").write_text(_BANK)
+    told = subprocess.run(
+        [sys.executable, *started],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(shop)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout == "bank.Away ValueError\n"
+
+
+_BANK = """
+from redrive.consumer.running import failure_of
+class Away(Exception): ...
+def tell():
+    print(failure_of(Away()).error_type, failure_of(ValueError()).error_type)
+if __name__ == "__main__":
+    tell()
+"""
 
 
 # What is registered
