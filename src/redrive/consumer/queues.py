@@ -45,8 +45,8 @@ class Queue:
       An empty text lets the broker choose a name, a new one at every start, of a classic queue.
     - `exchange`, `routing_key`: what it is bound to; a missing exchange is declared (`topic`).
     - `type`: `"quorum"` or `"classic"`; by default that of `[topology] queue_type`.
-    - `ttl`: how long a message may wait before it is stale and goes to the dead letter queue; five
-      minutes by default. None: for ever.
+    - `ttl`: how long a message may wait before it is stale and goes to the dead letter queue, as a
+      text such as "5m" or a `timedelta`; five minutes by default. None: for ever.
     - `dead_letter_exchange`: instead of Redrive's own. If it is missing it is declared, with a
       durable queue of the same name behind it. What a handler gives up goes there too.
     - `arguments`: further arguments, such as `{"x-max-length": 10_000}`.

@@ -397,7 +397,8 @@ def test_the_plugin_tells_what_became_of_a_message(handled: Handling) -> None:
         handled(settle, {"id": "p"}).is_acked()
     with pytest.raises(AssertionError, match="expected 3 tries, but there were 4"):
         handled.for_good(settle, {"id": "p"}).is_dead_lettered(tries=3)
-    with pytest.raises(AssertionError, match="expected a delay of 1m"):
+    handled(settle, Payment("p", 5)).is_acked()
+    with pytest.raises(AssertionError, match="expected a delay of 1m, but it was Delayed by 5m"):
         handled(settle, {"id": "p", "amount": -1}).is_delayed("1m")
 
 
