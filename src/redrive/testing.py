@@ -9,7 +9,9 @@ Installed with Redrive as a pytest plugin; its one fixture is `handled`:
         handled.for_good(settle, {"payment": "p-1"}).is_dead_lettered(tries=4)
 
 The handler runs as a consumer runs it: with its `immediate` tries, its timeout and its typed body.
-Nothing is waited for between retries. In a loop of your own, `await handle(…)` does the same.
+Nothing is waited for between retries. `tries` counts how often the handler is given the message:
+once and `retries` times more; the `immediate` tries of each are one with it. In a loop of your own,
+`await handle(…)` does the same.
 
 This is no fake of a broker: what a queue, a tier or a network does is not played here.
 """
@@ -26,6 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
+from redrive.domain.durations import format_duration
 from redrive.domain.handling import (
     Acked,
     DeadLettered,
@@ -51,7 +54,6 @@ __all__ = [
     "handled",
 ]
 
-Body = bytes | str | Mapping[str, Any] | list[Any]
 _Kind = TypeVar("_Kind", Retried, Delayed, LeftToPolicy, DeadLettered)
 _QUEUE = "tests"
 _TIERS = 3
@@ -59,7 +61,7 @@ _MOST_TRIES = 1_000
 
 
 def a_message(  # noqa: PLR0913  (each may matter to a handler, few to a test)
-    body: Body = b"",
+    body: object = b"",
     *,
     retry_count: int = 0,
     routing_key: str = "",
@@ -68,7 +70,8 @@ def a_message(  # noqa: PLR0913  (each may matter to a handler, few to a test)
     letter: str | None = None,
     headers: Mapping[str, str | int | bool] | None = None,
 ) -> Message:
-    """A message as a handler would get it. A mapping or a list becomes JSON.
+    """A message as a handler would get it. Bytes are the body, text is encoded; anything else
+    becomes JSON: a mapping, a list, a dataclass, a pydantic model.
 
     `letter` makes it a replay of that letter.
     """
@@ -113,7 +116,7 @@ class Handled:
 
     outcome: Outcome
     tries: int = 1
-    """How often it was delivered to the handler; those within a process count as one."""
+    """How often the handler was given it; the `immediate` tries of each are one with it."""
 
     def is_acked(self, *, tries: int | None = None) -> None:
         """The handler was done with it."""
@@ -177,17 +180,19 @@ class Handled:
         failure = outcome.failure
         stack = f"\n{failure.stack}" if failure.stack else ""
         happened = f"it was {type(outcome).__name__}"
+        if isinstance(outcome, Delayed):
+            happened += f" by {format_duration(outcome.delay)}"
         return f"{happened} with {failure.error_type}: {failure.reason}{stack}"
 
 
 class Handling:
     """What the fixture `handled` is: call it, or have a message handled for good."""
 
-    def __call__(self, handler: Callable[..., Any], body: Body = b"", **options: Any) -> Handled:
+    def __call__(self, handler: Callable[..., Any], body: object = b"", **options: Any) -> Handled:
         """Give a handler a message once. `options` are those of `a_message`."""
         return Handled(_run(handler, a_message(body, **options)))
 
-    def for_good(self, handler: Callable[..., Any], body: Body = b"", **options: Any) -> Handled:
+    def for_good(self, handler: Callable[..., Any], body: object = b"", **options: Any) -> Handled:
         """Give it to the handler again as often as it would be, until it is acked or dead."""
         options.pop("retry_count", None)
         outcome: Outcome = Acked()
@@ -206,10 +211,14 @@ def handled() -> Handling:
     return Handling()
 
 
-def _bytes(body: Body) -> bytes:
+def _bytes(body: object) -> bytes:
+    from pydantic_core import to_jsonable_python  # noqa: PLC0415
+
     if isinstance(body, bytes):
         return body
-    return body.encode() if isinstance(body, str) else json.dumps(body).encode()
+    if isinstance(body, str):
+        return body.encode()
+    return json.dumps(body, default=to_jsonable_python).encode()
 
 
 def _run(handler: Callable[..., Any], message: Message) -> Outcome:

@@ -100,7 +100,7 @@ async def test_who_follows_the_tutorial_sees_what_it_says(vhost: Vhost, tmp_path
             )
             output, _ = await ended.communicate()
             types = {each["errorType"] for each in json.loads(output or "{}").get("items", [])}
-            return types == {"NEGATIVE_AMOUNT", "BankAway", "BODY_DOES_NOT_FIT"}
+            return types == {"NEGATIVE_AMOUNT", "settlements.BankAway", "BODY_DOES_NOT_FIT"}
 
         await eventually_async(kept, within=20, what="three letters")
         assert "BankAway" in await reader.done("redrive letters list")

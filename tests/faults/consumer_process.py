@@ -35,6 +35,8 @@ class Scene:
     prefetch: int = 100
     works_for: float = 0.005
     """Seconds that each message takes."""
+    marks: bool = False
+    """Whether the beginning of each is noted too."""
 
     def start(self, log: Path) -> GuardedProcess:
         argv = [sys.executable, "-m", "tests.faults.consumer_process", json.dumps(asdict(self))]
@@ -51,7 +53,7 @@ def run(scene: Scene) -> None:
     )
     async def handle(message: Message) -> None:
         identity = message.body.decode()
-        if identity in ("poison", "hangs"):
+        if scene.marks or identity in ("poison", "hangs"):
             os.write(notes, f"began {identity} {message.retry_count}\n".encode())
         if scene.works_for:
             await asyncio.sleep(scene.works_for)

@@ -6,7 +6,7 @@ import asyncio
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -99,10 +99,10 @@ async def test_a_message_that_kills_its_process_ends_dead_and_its_neighbours_han
         await all_handled(led.scene, neighbours)
         await led.stop()
     notes = notes_of(led.scene)
-    # Once among others, when nobody could tell which of them it was; then alone, as often as any
-    # message is tried that fails.
-    assert len(led.processes) == 5
-    assert [notes[f"began poison {count}"] for count in range(4)] == [2, 1, 1, 0]
+    # Once among others, when nobody could tell which of them it was, and once more among those;
+    # then alone, as often as any message is tried that fails.
+    assert len(led.processes) == 6
+    assert [notes[f"began poison {count}"] for count in range(4)] == [3, 1, 1, 0]
     assert {line for line in notes if line.startswith("handled")} == {
         f"handled {each} 0" for each in neighbours
     }
@@ -110,8 +110,56 @@ async def test_a_message_that_kills_its_process_ends_dead_and_its_neighbours_han
     assert dead.body == b"poison"
     assert error_of(dead)[0] == "CRASH"
     assert header(dead, headers.ATTEMPT) == 2
-    for queue in (QUEUE, f"redrive-alone-{QUEUE}"):
-        assert await ready(vhost.url, queue) == 0
+    await nothing_is_left(vhost.url)
+
+
+async def nothing_is_left(url: str) -> None:
+    for queue in (QUEUE, f"redrive-again-{QUEUE}", f"redrive-alone-{QUEUE}"):
+        assert await ready(url, queue) == 0, queue
+
+
+async def test_what_a_stop_leaves_is_handled_at_full_concurrency_by_the_next_process(
+    vhost: Vhost, lives: Callable[..., Lives]
+) -> None:
+    expected = [f"n{number}" for number in range(100)]
+    # None ends within the ten seconds of a stop: what was begun comes back, and what was not.
+    led = lives("quorum", concurrency=10, prefetch=80, works_for=60, marks=True)
+    await consumed(vhost.url)
+    await send(vhost.url, *expected)
+    await eventually_async(lambda: most_at_once(led.scene) == 10, what="ten at once")
+    await led.stop()
+    await holds(vhost.url, QUEUE, len(expected))
+    # The second is stopped as well, while it has those that came back: they stay with the others.
+    led.begin()
+    await eventually_async(lambda: beginnings(led.scene) == 20, what="ten at once, again")
+    await led.stop()
+    assert lines(led.scene, b"handled") == 0
+    led.scene = replace(led.scene, works_for=0.2, notes=led.scene.notes + "-last")
+    led.begin()
+    await all_handled(led.scene, expected)
+    assert most_at_once(led.scene) == 10
+    await led.stop()
+    assert notes_of(led.scene) == Counter(
+        f"{what} {each} 0" for each in expected for what in ("began", "tried", "handled")
+    )
+    assert led.log.read_text().count("consumer.set_aside") >= 1
+    await nothing_is_left(vhost.url)
+    assert await ready(vhost.url, DEAD) == 0
+
+
+def beginnings(scene: Scene) -> int:
+    file = Path(scene.notes)
+    return lines(scene, b"began") if file.exists() else 0
+
+
+def most_at_once(scene: Scene) -> int:
+    """The most messages that were begun and not handled at one time."""
+    file = Path(scene.notes)
+    most = running = 0
+    for line in file.read_text().splitlines() if file.exists() else ():
+        running += line.startswith("began") - line.startswith("handled")
+        most = max(most, running)
+    return most
 
 
 async def all_handled(scene: Scene, expected: list[str], within: float = 30.0) -> None:
@@ -182,8 +230,7 @@ async def test_many_messages_are_counted_exactly_through_a_drain_in_the_middle(
     dead = await take_all(vhost.url, DEAD)
     assert sorted(identities(dead)) == sorted(e for e in expected if e.startswith("fails"))
     assert {Properties.read(each.properties).header(headers.ATTEMPT) for each in dead} == {3}
-    for queue in (QUEUE, f"redrive-alone-{QUEUE}"):
-        assert await ready(vhost.url, queue) == 0
+    await nothing_is_left(vhost.url)
 
 
 def lines(scene: Scene, begin: bytes) -> int:

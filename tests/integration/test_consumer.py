@@ -6,7 +6,8 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 
@@ -438,43 +439,111 @@ async def test_a_consumer_that_stops_finishes_what_it_has_begun(scene: Scene) ->
     assert await ready(scene.url, QUEUE) == 0
 
 
-async def test_what_was_in_hand_when_the_broker_was_lost_is_handled_again_alone(
+@dataclass
+class Lost:
+    """Five messages in hand, and the broker lost; that so many times."""
+
+    vhost: Vhost
+    proxy: NewProxy
+    times: int
+    at_once: list[int] = field(default_factory=list)
+    """How many ran when each began, itself among them, after the last time."""
+
+    async def play(self) -> None:
+        address = parse_addresses(self.vhost.url)[0]
+        between = await self.proxy(address.host, address.port)
+        settings = settings_for(between.through(self.vhost.url), "classic")
+        consumer, never = Consumer(settings=settings), asyncio.Event()
+        begun: list[bytes] = []
+        ended: list[bytes] = []
+        running = 0
+
+        @consumer.handler(QUEUE, concurrency=10, retries=0)
+        async def settle(message: Message) -> None:
+            nonlocal running
+            running += 1
+            begun.append(message.body)
+            try:
+                if len(begun) <= 5 * self.times:
+                    await never.wait()
+                self.at_once.append(running)
+                await asyncio.sleep(0.1)
+                ended.append(message.body)
+            finally:
+                running -= 1
+
+        async with retrying(self.vhost.url, settings.topology, {}), serving(consumer):
+            await consumed(self.vhost.url)
+            await send(self.vhost.url, *"abcde")
+            for time in range(1, self.times + 1):
+                await eventually(partial(has, begun, 5 * time), "five at a time")
+                between.cut()
+            await eventually(lambda: len(ended) == 5, "all of them again")
+        assert sorted(ended) == [b"a", b"b", b"c", b"d", b"e"]
+        assert await ready(self.vhost.url, DEAD) == await ready(self.vhost.url, QUEUE) == 0
+
+
+def has(things: list[bytes], count: int) -> bool:
+    return len(things) == count
+
+
+async def test_what_was_in_hand_when_the_broker_was_lost_is_handled_again_among_others(
     vhost: Vhost, proxy: NewProxy
 ) -> None:
-    address = parse_addresses(vhost.url)[0]
-    between = await proxy(address.host, address.port)
-    settings = settings_for(between.through(vhost.url), "classic")
-    consumer = Consumer(settings=settings)
-    begun: list[bytes] = []
-    ended: list[bytes] = []
-    at_once: list[int] = []
-    running = 0
-    blocked = asyncio.Event()
+    lost = Lost(vhost, proxy, times=1)
+    await lost.play()
+    assert max(lost.at_once) > 1
 
-    @consumer.handler(QUEUE, concurrency=10)
+
+async def test_what_was_in_hand_twice_when_the_broker_was_lost_is_handled_alone(
+    vhost: Vhost, proxy: NewProxy
+) -> None:
+    lost = Lost(vhost, proxy, times=2)
+    await lost.play()
+    assert set(lost.at_once) == {1}
+
+
+async def test_what_cannot_be_handled_again_among_others_is_handled_alone(
+    vhost: Vhost, proxy: NewProxy
+) -> None:
+    async with channel_to(vhost.url) as channel:
+        await channel.declare_queue(
+            f"redrive-again-{QUEUE}",
+            arguments={"x-max-length": 0, "x-overflow": "reject-publish"},
+        )
+    lost = Lost(vhost, proxy, times=1)
+    await lost.play()
+    assert set(lost.at_once) == {1}
+
+
+async def test_a_queue_and_the_one_beside_it_are_served_in_turn_by_the_same_workers(
+    scene: Scene,
+) -> None:
+    consumer, seen, may_end = scene.consumer(), [], asyncio.Event()
+    most = running = 0
+
+    @consumer.handler(QUEUE, concurrency=2)
     async def settle(message: Message) -> None:
-        nonlocal running
+        nonlocal most, running
         running += 1
-        at_once.append(running)
-        begun.append(message.body)
-        try:
-            if len(begun) <= 5:
-                await blocked.wait()
-            await asyncio.sleep(0.01)
-            ended.append(message.body)
-        finally:
-            running -= 1
+        most = max(most, running)
+        seen.append(message.body.decode())
+        await may_end.wait()
+        await asyncio.sleep(0.02)
+        running -= 1
 
-    async with retrying(vhost.url, settings.topology, {}), serving(consumer):
-        await consumed(vhost.url)
-        await send(vhost.url, *"abcde")
-        await eventually(lambda: len(begun) == 5, "five messages at a time")
-        between.cut()
-        await eventually(lambda: len(ended) == 5, "all of them again")
-    assert sorted(ended) == [b"a", b"b", b"c", b"d", b"e"]
-    assert max(at_once[:5]) == 5
-    assert set(at_once[5:]) == {1}
-    assert await ready(vhost.url, DEAD) == await ready(vhost.url, QUEUE) == 0
+    own, again = [f"own {n}" for n in range(20)], [f"again {n}" for n in range(20)]
+    async with serving(consumer):
+        await consumed_and_sent(scene, *own)
+        await send(scene.url, *again, queue=f"redrive-again-{QUEUE}")
+        await eventually(lambda: len(seen) == 2, "two at a time")
+        await holds(scene.url, f"redrive-again-{QUEUE}", 18)
+        may_end.set()
+        await eventually(lambda: len(seen) == 40, "all of them")
+    assert sorted(seen) == sorted(own + again)
+    assert most == 2
+    # Neither waits for the other's end.
+    assert 4 <= len([each for each in seen[2:18] if each.startswith("again")]) <= 12
 
 
 async def test_a_handler_hands_work_on_and_waits_until_the_broker_has_it(scene: Scene) -> None:
@@ -525,3 +594,25 @@ async def test_a_dead_letter_that_nobody_takes_is_held_and_keeps_nobody_from_goi
     (dead,) = await take_all(scene.url, DEAD)
     assert dead.body == b"fails"
     assert seen.count(b"fails") == 1
+
+
+async def test_a_queue_that_the_broker_refuses_is_told_with_the_brokers_reason(
+    vhost: Vhost, capsys: pytest.CaptureFixture[str]
+) -> None:
+    consumer = Consumer(settings=settings_for(vhost.url, "classic"))
+
+    @consumer.handler(Queue(QUEUE, arguments={"x-max-length": "many"}))
+    async def settle(message: Message) -> None: ...
+
+    said = ""
+
+    def told() -> bool:
+        nonlocal said
+        said += capsys.readouterr().out
+        return "consumer.lost" in said
+
+    async with serving(consumer):
+        await eventually(told, "the problem in the log")
+    assert "x-max-length" in said
+    assert "correct the arguments of the queue" in said
+    assert "queue_used_as_it_is" not in said

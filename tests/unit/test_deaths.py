@@ -70,8 +70,12 @@ def test_the_origin_is_the_newest_death_outside_our_own_queues() -> None:
     assert origin_of(deaths, {"queue.delay.1"}) == Death(queue="orders")
 
 
-def test_nothing_fails_in_the_queue_beside_a_handlers() -> None:
-    deaths = [Death(queue="prefix.redrive-alone-orders"), Death(queue="orders")]
+def test_nothing_fails_in_the_queues_beside_a_handlers() -> None:
+    deaths = [
+        Death(queue="prefix.redrive-alone-orders"),
+        Death(queue="redrive-again-orders"),
+        Death(queue="orders"),
+    ]
     assert origin_of(deaths, ()) == Death(queue="orders")
 
 

@@ -1,4 +1,5 @@
-"""Messages that are handled alone, since a process ended while it had them.
+"""Messages that are handled alone, since a process ended while it had them, and another while it
+had them again.
 
 They wait in a queue of their own. One is taken off it only when nothing else runs in this process
 and nothing may begin. So one that comes with the redelivered flag was in hand, alone, when a
@@ -118,7 +119,7 @@ class Alone:
         await asyncio.wait((self._task,), timeout=_LETS_GO_WITHIN)
         delivery = self._let_go()
         if delivery is not None:
-            await self._settling.put_back(delivery, self._source)
+            await self._settling.put_back_alone(delivery, self._source)
 
     async def _settle(self, delivery: Delivery, outcome: Outcome) -> None:
         """With the gate open: a copy may have to wait for its queue."""

@@ -17,6 +17,7 @@ import asyncio
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -30,6 +31,7 @@ from redrive.amqp import Properties, Publish, fields
 from redrive.amqp.confirms import CONFIRMED
 from redrive.amqp.lane import Poison
 from redrive.amqp.supervision import supervise
+from redrive.consumer import wishes
 from redrive.consumer.arguments import arguments_of
 from redrive.consumer.queues import Queue
 from redrive.consumer.running import Limits, remember_limits
@@ -43,8 +45,9 @@ log = structlog.get_logger()
 
 _CONCURRENCY: Final = 20
 _PREFETCH: Final = 200
-_MOST_PREFETCH: Final = 65_535
 _GONE_WITHIN: Final = 9.5
+_SAY_EVERY: Final = 60.0
+"""Seconds after which an outage that lasts is told again."""
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
 HeaderValue = str | int | bool | bytes
@@ -80,6 +83,7 @@ class Consumer:
         self._session: Session | None = None
         self._chosen: dict[str, str] = {}
         self._outage = ""
+        self._said_at = 0.0
         self._last_resort: threading.Timer | None = None
         self._ready = asyncio.Event()
 
@@ -102,19 +106,17 @@ class Consumer:
 
         - `retries=0`: no retry. `retries=None`: what the policy of the routing key says.
         - `timeout`: a handler that takes longer has failed. For a sync function, its thread goes
-          on by itself.
+          on by itself. A text such as "30s", "5m", "1h30m", "250ms", or a `timedelta`; no number.
         - `concurrency`: how many messages are handled at a time.
-        - `prefetch`: how many the broker hands out ahead.
+        - `prefetch`: how many the broker hands out ahead, up to 65535.
         """
-        _refuse_wrong("retries", retries, 0)
-        _refuse_wrong("immediate", immediate, 0)
-        _refuse_wrong("concurrency", concurrency, 1)
-        _refuse_wrong("prefetch", prefetch, 1)
-        limits = Limits(
-            retries=retries,
-            immediate=immediate,
-            timeout=None if timeout is None else read_duration("timeout", timeout),
-        )
+        wishes.a_queue(queue, Queue)
+        if retries is not None:
+            wishes.whole_number("retries", retries, least=0)
+        wishes.whole_number("immediate", immediate, least=0)
+        wishes.whole_number("concurrency", concurrency, least=1)
+        wishes.whole_number("prefetch", prefetch, least=1, most=wishes.MOST_PREFETCH)
+        limits = Limits(retries=retries, immediate=immediate, timeout=_timeout(timeout))
         source = Queue(queue) if isinstance(queue, str) else queue
 
         def register(function: _Handler) -> _Handler:
@@ -129,7 +131,7 @@ class Consumer:
                     queue=source,
                     limits=limits,
                     concurrency=concurrency,
-                    prefetch=min(prefetch, _MOST_PREFETCH),
+                    prefetch=prefetch,
                 )
             )
             return function
@@ -242,9 +244,10 @@ class Consumer:
 
     def _on_lost(self, error: BrokerError, delay: timedelta) -> None:
         self._ready.clear()
-        if str(error) == self._outage:
-            return  # said already: one line for an outage, not one for every try
-        self._outage = str(error)
+        now = time.monotonic()
+        if str(error) == self._outage and now - self._said_at < _SAY_EVERY:
+            return  # said already: now and then, not one line for every try
+        self._outage, self._said_at = str(error), now
         log.warning(
             "consumer.lost",
             error=str(error),
@@ -267,9 +270,15 @@ def _end_at_the_latest() -> threading.Timer:
     return timer
 
 
-def _refuse_wrong(name: str, value: int | None, least: int) -> None:
-    if value is not None and (type(value) is not int or value < least):
-        raise SettingsError(f"{name}: expected a whole number from {least} on, got {value!r}")
+def _timeout(wanted: Duration | None) -> timedelta | None:
+    if wanted is None:
+        return None
+    timeout = read_duration("timeout", wanted)
+    if not timeout:
+        raise SettingsError(
+            "timeout: expected more than no time at all", remedy="for no timeout, leave it out"
+        )
+    return timeout
 
 
 def _field(name: str, value: HeaderValue) -> bytes:

@@ -18,6 +18,7 @@ from redrive.amqp.ours import count_of, drop_wrong_types, identity, start_anew
 from redrive.amqp.republish import Draft
 from redrive.broker.ladder import RUNGS, next_rung, rung_name
 from redrive.broker.topology import tier_key
+from redrive.consumer.queues import Declared
 from redrive.domain import headers
 from redrive.domain.failure import MAX_TYPE, Failure
 from redrive.domain.handling import CRASH, Acked, DeadLettered, Delayed, LeftToPolicy, Outcome
@@ -51,17 +52,17 @@ class Copies:
 
     def __init__(
         self,
-        queue: str,
-        alone: str,
+        declared: Declared,
         topology: TopologySettings,
         *,
         user: str,
         dead_letter_exchange: str | None = None,
     ) -> None:
         """`user` is whom the broker knows us as."""
-        self._queue = fields.longstr(queue)
-        self._in_words = octets(f"rejected 1 {queue}")
-        self._alone = Way("", alone)
+        self._queue = fields.longstr(declared.name)
+        self._in_words = octets(f"rejected 1 {declared.name}")
+        self._again = Way("", declared.again)
+        self._alone = Way("", declared.alone)
         self._topology = topology
         self._user = user
         self._dead_letter_exchange = dead_letter_exchange
@@ -90,6 +91,10 @@ class Copies:
         else:
             way = Way(names.route_delay, tier_key(routing_key, outcome.tier))
         return self._publish(draft, delivery, way)
+
+    def again(self, delivery: Delivery) -> Publish:
+        """The copy that is to be handled again, among others."""
+        return self._publish(self._noted(delivery), delivery, self._again)
 
     def alone(self, delivery: Delivery) -> Publish:
         """The copy that is to be handled alone."""

@@ -21,6 +21,7 @@ from uuid import UUID
 from redrive.amqp.republish import MAX_ADDED
 from redrive.broker.ladder import RUNGS, next_rung, rung_name
 from redrive.broker.topology import tier_key
+from redrive.consumer import wishes
 from redrive.consumer.running import failure_of, stack_of
 from redrive.consumer.signals import DeadLetter, RetryAfter
 from redrive.domain import headers as own
@@ -35,6 +36,7 @@ from redrive.domain.handling import (
     after_failure,
     after_request,
 )
+from redrive.errors import SettingsError
 from redrive.settings import Settings, load
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -85,6 +87,19 @@ class Forward:
 def usual_settings() -> Settings:
     """Where Redrive's settings come from, read once."""
     return load(environ={"HOME": "/", **os.environ}).settings
+
+
+def refuse_wrong(queue: object, error: object, retries: object) -> None:
+    """Refuse what a caller got wrong, before anything is done with the message."""
+    wishes.short_text("queue", queue)
+    if not queue:
+        raise SettingsError(
+            "queue: expected the name of the queue that was consumed, got none",
+            remedy="name it: the message comes back there",
+        )
+    wishes.an_error(error)
+    if retries is not None:
+        wishes.whole_number("retries", retries, least=0)
 
 
 def forward(

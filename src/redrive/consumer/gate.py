@@ -1,8 +1,8 @@
 """The gate of a process: many messages at a time, or one alone.
 
 A message that was being handled when a process ended may be what ended it. Nobody can tell it from
-its neighbours, so each of them is handled alone, while nothing else runs in the process: if that
-ends again, there is only one that it can have been.
+its neighbours, so once that has happened twice each of them is handled alone, while nothing else
+runs in the process: if that ends again, there is only one that it can have been.
 
 Who is to be alone waits only for some time: one handler that hangs would else stop every queue of
 the process. Then the gate opens again, and it is tried later, each time later and more patiently.

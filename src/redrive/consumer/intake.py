@@ -5,8 +5,14 @@ leaving its turn of the loop as long as the handler waits for nothing. Only when
 worker woken. So a quick handler costs no task, no timer and no wake-up a message, and acks go out
 in ranges.
 
-A delivery that a process had before and did not answer is not run here: it is set aside, to be
+A delivery that a process had before and did not answer may be what ended that process, and what is
+running here would be taken along. Most often it is not: a deploy or a lost connection brings back
+all that was prefetched. So it is set aside, to a second queue, which is consumed beside the first
+by the same workers, in turn with it. What comes back from there too, or ended a process before, is
 handled alone (`alone.py`).
+
+A process that stops puts what it has of the second queue back there by a copy: a message that is
+given back would have the mark of one that came back.
 """
 
 from __future__ import annotations
@@ -15,6 +21,8 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -34,14 +42,25 @@ log = structlog.get_logger()
 _OURS: Final = b"redrive-"
 _BREATH: Final = 0.02
 """Seconds after which a worker that waits for nothing lets the loop have a turn."""
+_SAY_WITHIN: Final = 3.0
+"""Seconds in which what is set aside is counted for one line of the log."""
+_PUT_BACK_WITHIN: Final = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What is consumed for one handler: its queue, and the one for what is handled again."""
+
+    own: Consumer
+    again: Consumer
 
 
 class Intake:
-    """Takes in what one queue delivers, and hands it to the workers."""
+    """Takes in what one handler's queues deliver, and hands it to the workers."""
 
     def __init__(
         self,
-        consumer: Consumer,
+        sources: Sources,
         runner: Runner,
         settling: Settling,
         gate: Gate,
@@ -50,13 +69,18 @@ class Intake:
         on_set_alone: Callable[[], None],
     ) -> None:
         """`place` is the queue and the vhost."""
-        self._consumer = consumer
+        self._consumer = sources.own
+        self._again = sources.again
         self._runner = runner
         self._settling = settling
         self._gate = gate
         self._queue, self._vhost = place
         self._on_set_alone = on_set_alone
         self._ready: deque[Delivery] = deque()
+        self._ready_again: deque[Delivery] = deque()
+        self._in_hand: dict[int, Delivery] = {}
+        self._left: list[Delivery] = []
+        self._set_aside = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._done: list[Delivery] = []
         self._unsettled = 0
@@ -70,9 +94,15 @@ class Intake:
             self._ready.extend(batch)
             self.wake()
 
+    async def take_in_again(self) -> None:
+        """The same, of what is handled again."""
+        while batch := await self._again.next_batch():
+            self._ready_again.extend(batch)
+            self.wake()
+
     def wake(self) -> None:
         """Have one more worker look for something to do."""
-        if self._gate.closed or not self._ready:
+        if self._gate.closed or not (self._ready or self._ready_again):
             return
         while self._waiting:
             worker = self._waiting.popleft()
@@ -82,14 +112,17 @@ class Intake:
 
     async def work(self) -> None:
         """What a worker does, for ever."""
-        ready, gate, run = self._ready, self._gate, self._runner.run
+        ready, again, gate, run = self._ready, self._ready_again, self._gate, self._runner.run
         queue, vhost, clock = self._queue, self._vhost, time.monotonic
+        turn = False
         while True:
             breath = clock() + _BREATH
-            while ready and not gate.closed:
-                delivery = ready.popleft()
-                if delivery.redelivered or _OURS in delivery.properties:
-                    await self._carefully(delivery)
+            while (ready or again) and not gate.closed:
+                turn = not turn
+                if again and (turn or not ready):
+                    await self._carefully(again.popleft(), self._again)
+                elif (delivery := ready.popleft()).redelivered or _OURS in delivery.properties:
+                    await self._carefully(delivery, self._consumer)
                 else:
                     gate.running += 1
                     try:
@@ -99,7 +132,7 @@ class Intake:
                     if outcome is ACKED:
                         self._ack(delivery)
                     else:
-                        await self._settle(delivery, outcome)
+                        await self._settle(delivery, outcome, self._consumer)
                 if clock() > breath:
                     await asyncio.sleep(0)
                     breath = clock() + _BREATH
@@ -107,38 +140,66 @@ class Intake:
             self._waiting.append(waiting)
             await waiting
 
-    async def _carefully(self, delivery: Delivery) -> None:
+    async def _carefully(self, delivery: Delivery, source: Consumer) -> None:
         """A delivery that was somewhere before."""
         if delivery.redelivered or has_crashed(delivery):
-            if await self._set_alone(delivery):
-                self._on_set_alone()
+            if await self._aside(delivery, source):
                 return
             await self._gate.open()
+        if source is self._again:
+            self._in_hand[delivery.tag] = delivery
         self._gate.running += 1
         try:
             outcome = await self._runner.run(Message(delivery, self._queue, self._vhost))
         finally:
             self._gate.left()
-        await self._settle(delivery, outcome)
+        if source is self._again and self._in_hand.pop(delivery.tag, None) is None:
+            return  # it did not end in time, and was put back
+        await self._settle(delivery, outcome, source)
 
     # A copy may have to be sent, and to wait for a queue. That is no handler that runs: it neither
     # keeps others from going on, nor one from being handled alone.
 
-    async def _settle(self, delivery: Delivery, outcome: Outcome) -> None:
+    async def _settle(self, delivery: Delivery, outcome: Outcome, source: Consumer) -> None:
         self._unsettled += 1
         self.wake()
         try:
-            await self._settling.settle(delivery, outcome, self._consumer)
+            await self._settling.settle(delivery, outcome, source)
         finally:
             self._unsettled -= 1
 
-    async def _set_alone(self, delivery: Delivery) -> bool:
+    async def _aside(self, delivery: Delivery, source: Consumer) -> bool:
+        """Set a delivery aside; False if neither queue takes it."""
         self._unsettled += 1
         self.wake()
         try:
-            return await self._settling.set_alone(delivery, self._consumer)
+            first_time = source is self._consumer and not has_crashed(delivery)
+            if first_time and await self._settling.set_again(delivery, source):
+                self._note_set_aside()
+                return True
+            if await self._settling.set_alone(delivery, source):
+                self._note_set_aside()
+                self._on_set_alone()
+                return True
+            return False
         finally:
             self._unsettled -= 1
+
+    def _note_set_aside(self) -> None:
+        if not self._set_aside:
+            self._loop.call_later(_SAY_WITHIN, self._say_set_aside)
+        self._set_aside += 1
+
+    def _say_set_aside(self) -> None:
+        if not self._set_aside:
+            return
+        log.warning(
+            "consumer.set_aside",
+            queue=self._queue,
+            messages=self._set_aside,
+            because="a process ended, or lost the broker, while it had them",
+        )
+        self._set_aside = 0
 
     def _ack(self, delivery: Delivery) -> None:
         if not self._done:
@@ -155,22 +216,42 @@ class Intake:
     async def stop_taking(self) -> None:
         """Take nothing more. What has arrived is still worked on."""
         await self._consumer.cancel()
+        await self._again.cancel(take_the_rest=True)
+        await asyncio.sleep(0)  # what has arrived is taken in
 
     @property
     def idle(self) -> bool:
-        return not self._ready and not self._unsettled
+        return not self._ready and not self._ready_again and not self._unsettled
 
     def begin_no_more(self) -> None:
         """Leave what nobody has begun with."""
         while self._ready:
             self._consumer.hold(self._ready.popleft())
+        self._left += self._ready_again
+        self._ready_again.clear()
 
     async def give_back(self) -> None:
         """Send every ack that is due, and give back what was left: by one nack, since single ones
         were seen to leave copies of acked messages in a quorum queue. Nothing is settled after."""
         if self._done:
             self._flush()
+        self._say_set_aside()
+        await self._put_back_again()
         await self._consumer.give_back()
+        await self._again.give_back()
+
+    async def _put_back_again(self) -> None:
+        """Of the second queue, what was left and what was handled and not to its end."""
+        back = [*self._left, *self._in_hand.values()]
+        self._left.clear()
+        self._in_hand.clear()
+        if not back:
+            return
+        with suppress(TimeoutError):  # the broker takes nothing now: they come back marked
+            async with asyncio.timeout(_PUT_BACK_WITHIN):
+                await asyncio.gather(
+                    *[self._settling.put_back_again(each, self._again) for each in back]
+                )
 
 
 def has_crashed(delivery: Delivery) -> bool:

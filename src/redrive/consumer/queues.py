@@ -4,9 +4,9 @@ What a declared queue has: durable; a dead letter exchange, so that what expires
 handled at all is kept; a message TTL of five minutes, which is a setting; and where it is a quorum
 queue, dead-lettering that survives a crash of the broker.
 
-Beside each there is a queue for messages that are to be handled alone, because the process that had
-them before ended. And each is bound to the return exchange, so that the retrier brings messages
-back to it and to no other.
+Beside each there are two for messages that a process had before and did not answer: one where they
+are handled again, among others, and one for those that are to be handled alone. And each is bound
+to the return exchange, so that the retrier brings messages back to it and to no other.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from redrive.amqp import Connection
 from redrive.broker.ladder import describe_ladder
 from redrive.broker.live import SpareChannel
 from redrive.broker.topology import DELIVERY_LIMIT, Argument, return_key
+from redrive.consumer import wishes
 from redrive.consumer.signals import Duration, read_duration
-from redrive.domain.deaths import ALONE
+from redrive.domain.deaths import AGAIN, ALONE
 from redrive.errors import AccessRefused, NotFound, PreconditionFailed, SettingsError
 from redrive.settings.sections import TopologySettings
 
@@ -44,8 +45,8 @@ class Queue:
       An empty text lets the broker choose a name, a new one at every start, of a classic queue.
     - `exchange`, `routing_key`: what it is bound to; a missing exchange is declared (`topic`).
     - `type`: `"quorum"` or `"classic"`; by default that of `[topology] queue_type`.
-    - `ttl`: how long a message may wait before it is stale and goes to the dead letter queue; five
-      minutes by default. None: for ever.
+    - `ttl`: how long a message may wait before it is stale and goes to the dead letter queue, as a
+      text such as "5m" or a `timedelta`; five minutes by default. None: for ever.
     - `dead_letter_exchange`: instead of Redrive's own. If it is missing it is declared, with a
       durable queue of the same name behind it. What a handler gives up goes there too.
     - `arguments`: further arguments, such as `{"x-max-length": 10_000}`.
@@ -62,6 +63,7 @@ class Queue:
     declare: bool = True
 
     def __post_init__(self) -> None:
+        self._refuse_wrong_types()
         if self.ttl is not None:
             read_duration("Queue: ttl", self.ttl)
         if self.name is None and not self.exchange:
@@ -74,6 +76,22 @@ class Queue:
                 "Queue: a broker gives no name to a quorum queue",
                 remedy="name it, or leave out the name (None): then it is named after its handler",
             )
+        if self.declare and (self.name or "").startswith("amq."):
+            raise SettingsError(
+                f"Queue: names that begin with 'amq.' are the broker's own, got {self.name!r}",
+                remedy="name it otherwise; for one that the broker named, declare=False",
+            )
+
+    def _refuse_wrong_types(self) -> None:
+        if self.name is not None:
+            wishes.short_text("Queue: name", self.name)
+        wishes.short_text("Queue: exchange", self.exchange)
+        wishes.short_text("Queue: routing_key", self.routing_key)
+        if self.type not in (None, "quorum", "classic"):
+            raise SettingsError(f"Queue: type: expected 'quorum' or 'classic', got {self.type!r}")
+        if self.dead_letter_exchange is not None:
+            wishes.short_text("Queue: dead_letter_exchange", self.dead_letter_exchange)
+        wishes.arguments("Queue: arguments", self.arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +99,22 @@ class Declared:
     """A handler's queue on the broker."""
 
     name: str
+    again: str
+    """Where its messages go that a process had before and did not answer."""
     alone: str
     """Where its messages wait that are handled alone."""
     parks: bool
     """Whether what is rejected in it is known to be kept."""
+    handler: str = ""
 
 
-def alone_queue(prefix: str, queue: str) -> str:
-    """The queue for what is handled alone. A name has 255 bytes at most: of a longer one a digest
-    stands for it."""
-    name = f"{prefix}{ALONE}{queue}"
+def queue_beside(mark: str, prefix: str, queue: str) -> str:
+    """The queue of that mark beside a handler's. A name has 255 bytes at most: of a longer one a
+    digest stands for it."""
+    name = f"{prefix}{mark}{queue}"
     if len(name.encode("utf-8", "surrogateescape")) > _LONGEST_NAME:
         digest = blake2b(queue.encode("utf-8", "surrogateescape"), digest_size=32).hexdigest()
-        return f"{prefix}{ALONE}{digest}"
+        return f"{prefix}{mark}{digest}"
     return name
 
 
@@ -105,7 +126,7 @@ class Declaring:
         self._spare = SpareChannel(connection)
 
     async def queue(self, queue: Queue, handler: str, *, before: str = "") -> Declared:
-        """Have the queue, its way back and the one beside it. `handler` may be part of its name,
+        """Have the queue, its way back and the two beside it. `handler` may be part of its name,
         `before` is the one that the broker chose before."""
         name = f"{queue.exchange}.{handler}" if queue.name is None else queue.name
         dead_letters = queue.dead_letter_exchange or self._topology.names.dlq_exchange
@@ -118,14 +139,19 @@ class Declaring:
             name, parks = await self._main(queue, name, dead_letters)
         else:
             await self._must_exist(name)
-        alone = alone_queue(self._topology.prefix, name)
+        again = await self._beside(AGAIN, name, dead_letters)
+        alone = await self._beside(ALONE, name, dead_letters)
+        await self._bind(name, self._topology.names.return_exchange, return_key(name))
+        return Declared(name, again, alone, parks, handler)
+
+    async def _beside(self, mark: str, name: str, dead_letters: str) -> str:
+        beside = queue_beside(mark, self._topology.prefix, name)
         kind = self._topology.queue_type
         arguments = _arguments(kind, dead_letters)
         if kind == "quorum":
             arguments["x-delivery-limit"] = DELIVERY_LIMIT
-        await self._declare(alone, arguments)
-        await self._bind(name, self._topology.names.return_exchange, return_key(name))
-        return Declared(name, alone, parks)
+        await self._declare(beside, arguments)
+        return beside
 
     async def ladder(self) -> None:
         """Have every rung of the ladder."""
@@ -150,7 +176,9 @@ class Declaring:
         try:
             return await channel.declare_queue(name, arguments={**arguments}), True
         except (PreconditionFailed, AccessRefused) as error:
-            if isinstance(error, AccessRefused) and await self._spare.count(name) is None:
+            if not name or await self._spare.count(name) is None:
+                if isinstance(error, PreconditionFailed):
+                    error.remedy = f"correct the arguments of the queue {name!r}: it is not there"
                 raise
             log.info("consumer.queue_used_as_it_is", queue=name, because=error.text)
             return name, False

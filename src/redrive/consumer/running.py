@@ -15,10 +15,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
@@ -248,9 +251,21 @@ def failure_of(problem: BaseException) -> Failure:
     if isinstance(problem, TimedOut):
         return Failure(error_type=handling.TIMEOUT, reason=str(problem))
     kind = type(problem)
-    module = "" if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}."
-    name = f"{module}{kind.__qualname__}"
+    module = _main_module() if kind.__module__ == "__main__" else kind.__module__
+    name = kind.__qualname__ if module in ("", "builtins") else f"{module}.{kind.__qualname__}"
     return Failure(error_type=name, reason=_said(problem) or name, stack=stack_of(problem))
+
+
+@cache
+def _main_module() -> str:
+    """What the module that was started is called when it is imported: groups and rules go by the
+    error type, which must not depend on how a service is started. Empty if nobody can import it."""
+    main = sys.modules["__main__"]
+    name = getattr(getattr(main, "__spec__", None), "name", None)
+    if not isinstance(name, str):  # not by python -m
+        file = getattr(main, "__file__", None)
+        name = Path(file).stem if isinstance(file, str) else ""
+    return "" if name == "__main__" else name
 
 
 def _said(problem: BaseException) -> str:

@@ -26,12 +26,13 @@ from redrive.broker.topology import describe
 from redrive.consumer.alone import Alone
 from redrive.consumer.copies import Copies
 from redrive.consumer.gate import Gate
-from redrive.consumer.intake import Intake
+from redrive.consumer.intake import Intake, Sources
 from redrive.consumer.queues import Declared, Declaring, Queue
 from redrive.consumer.receipts import Receipts
 from redrive.consumer.running import Handler, Limits, Runner
 from redrive.consumer.sending import Sending
 from redrive.consumer.settling import Settling
+from redrive.consumer.wishes import MOST_PREFETCH
 from redrive.errors import BrokerError, NotFound, the_reason
 from redrive.settings import Settings
 
@@ -41,6 +42,8 @@ _BEGIN_WITHIN: Final = 4.0
 """Seconds in which a consumer that should stop still begins with what it has."""
 _END_WITHIN: Final = 8.0
 """Seconds after which it ends whatever still runs; SIGTERM promises ten."""
+_LET_GO_WITHIN: Final = 0.3
+"""Seconds that handlers have to end once they are cancelled."""
 _LOOK_EVERY: Final = 0.02
 
 
@@ -125,16 +128,16 @@ class Session:
     ) -> None:
         try:
             async with asyncio.TaskGroup() as tasks, self._ending():
-                running = [tasks.create_task(self._part(sending.run()))]
+                publishing = tasks.create_task(self._part(sending.run()))
+                running: list[asyncio.Task[None]] = []
                 for registered in self._registered:
                     workers = await self._open(registered, source, aside, sending)
                     running += [tasks.create_task(self._part(worker)) for worker in workers]
                 on_ready()
                 await until.wait()
                 await self._drain()
-                self._ends = True
-                for task in running:
-                    task.cancel()
+                await self._end(running)
+                publishing.cancel()
         except BaseExceptionGroup as group:
             raise the_reason(group) from group
 
@@ -177,26 +180,36 @@ class Session:
         runner.ends = lambda: self._ends
         channel = await aside.channel()
         alone = Alone(channel, declared.alone, runner, settling, self._gate, place=place)
-        consumer = await (await source.channel()).consume(
-            declared.name,
-            prefetch=registered.prefetch,
-            budget=self._settings.broker.in_flight // len(self._registered),
-        )
+        sources = await self._consume(registered, declared, source)
         intake = Intake(
-            consumer, runner, settling, self._gate, place=place, on_set_alone=alone.nudge
+            sources, runner, settling, self._gate, place=place, on_set_alone=alone.nudge
         )
         self._intakes.append(intake)
         self._alone.append(alone)
         log.info("consumer.ready", queue=declared.name, handler=registered.name)
         workers = [intake.work() for _ in range(registered.concurrency)]
-        return [intake.take_in(), alone.run(), *workers]
+        return [intake.take_in(), intake.take_in_again(), alone.run(), *workers]
+
+    async def _consume(
+        self, registered: Registered, declared: Declared, source: Connection
+    ) -> Sources:
+        """Consume a handler's queue and the one beside it, of which no more is taken than can be
+        handled at a time: what a crash finds there is handled alone."""
+        budget = self._settings.broker.in_flight // (2 * len(self._registered))
+        own = await (await source.channel()).consume(
+            declared.name, prefetch=registered.prefetch, budget=budget
+        )
+        prefetch = min(registered.concurrency, MOST_PREFETCH)
+        again = await (await source.channel()).consume(
+            declared.again, prefetch=prefetch, budget=budget
+        )
+        return Sources(own, again)
 
     def _settling(
         self, registered: Registered, declared: Declared, declaring: Declaring, sending: Sending
     ) -> Settling:
         copies = Copies(
-            declared.name,
-            declared.alone,
+            declared,
             self._settings.topology,
             user=sending.user,
             dead_letter_exchange=registered.queue.dead_letter_exchange,
@@ -205,7 +218,7 @@ class Session:
             copies,
             sending,
             receipts=Receipts(self._settings.topology.names.receipts_queue, declared.name),
-            parks=declared.parks,
+            declared=declared,
             make_ladder=declaring.ladder,
             stopping=self._stopping,
         )
@@ -227,8 +240,15 @@ class Session:
                 self._ends = True
                 for alone in self._alone:
                     await alone.give_back()
-        for intake in self._intakes:
-            await intake.give_back()
+
+    async def _end(self, running: Sequence[asyncio.Task[None]]) -> None:
+        """End what runs, and give back what is left. In this order: or another process could have a
+        message that is still handled here."""
+        self._ends = True
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running, timeout=_LET_GO_WITHIN)
+        await asyncio.gather(*[intake.give_back() for intake in self._intakes])
 
     async def _idle_by(self, deadline: float) -> bool:
         """Wait until nothing runs and nothing is left to begin with; whether that is so."""

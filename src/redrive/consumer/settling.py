@@ -24,8 +24,10 @@ from redrive.amqp import Delivery, Publish, Refused, Returned
 from redrive.amqp.confirms import CONFIRMED
 from redrive.amqp.lane import LaneOutcome, Poison
 from redrive.consumer.copies import Copies
+from redrive.consumer.queues import Declared
 from redrive.consumer.receipts import Receipts
 from redrive.consumer.sending import Sending
+from redrive.consumer.telling import about, about_outcome
 from redrive.domain.handling import Acked, DeadLettered, Delayed, LeftToPolicy, Outcome, Retried
 from redrive.errors import BrokerError, Unpublishable
 
@@ -60,16 +62,15 @@ class Settling:
         sending: Sending,
         *,
         receipts: Receipts,
-        parks: bool,
+        declared: Declared,
         make_ladder: Callable[[], Awaitable[None]],
         stopping: asyncio.Event,
     ) -> None:
-        """`parks`: what is rejected in the queue is known to be kept. Once `stopping` is set,
-        nothing is waited for any more."""
+        """Once `stopping` is set, nothing is waited for any more."""
         self._copies = copies
         self._sending = sending
         self._receipts = receipts
-        self._parks = parks
+        self._declared = declared
         self._make_ladder = make_ladder
         self._stopping = stopping
         self._said: set[str] = set()
@@ -89,12 +90,8 @@ class Settling:
             source.ack(delivery)
             source.flush()
             return
-        log.info(
-            _EVENTS[type(outcome)],
-            error_type=outcome.failure.error_type,
-            reason=outcome.failure.reason,
-            routing_key=delivery.routing_key,
-        )
+        say = log.warning if isinstance(outcome, DeadLettered) else log.info
+        say(_EVENTS[type(outcome)], **about_outcome(outcome), **about(delivery, self._declared))
         try:
             copy = self._copies.of(delivery, outcome)
         except Unpublishable as error:
@@ -107,12 +104,22 @@ class Settling:
             answer = await self._sending.send(copy)
         await self._finish(delivery, copy, answer, source)
 
+    async def set_again(self, delivery: Delivery, source: Deliveries) -> bool:
+        """Have a delivery handled again, among others; False if its queue takes no copy."""
+        return await self._set_aside(delivery, source, self._copies.again)
+
     async def set_alone(self, delivery: Delivery, source: Deliveries) -> bool:
         """Have a delivery handled alone, later; False if that cannot be, and it has to be handled
-        as it is. What cannot be published again is parked where that is safe: it could end process
-        after process, uncounted."""
+        as it is."""
+        return await self._set_aside(delivery, source, self._copies.alone)
+
+    async def _set_aside(
+        self, delivery: Delivery, source: Deliveries, copy_of: Callable[[Delivery], Publish]
+    ) -> bool:
+        """What cannot be published again is parked where that is safe: it could end process after
+        process, uncounted."""
         try:
-            copy = self._copies.alone(delivery)
+            copy = copy_of(delivery)
             answer = await self._sending.send(copy)
         except Unpublishable as error:
             answer = Poison(BrokerError(str(error)))
@@ -126,17 +133,27 @@ class Settling:
             source.flush()
             return True
         if isinstance(answer, Poison):
-            if self._parks:
+            if self._declared.parks:
                 self._poisoned(delivery, str(answer.error), source)
-            return self._parks
-        self._say("consumer.not_alone", f"the queue {copy.routing_key!r} {_trouble(answer)}")
+            return self._declared.parks
+        self._say("consumer.not_set_aside", f"the queue {copy.routing_key!r} {_trouble(answer)}")
         return False
 
-    async def put_back(self, delivery: Delivery, source: Deliveries) -> None:
+    async def put_back_again(self, delivery: Delivery, source: Deliveries) -> None:
+        """Have a delivery of the queue for such handled again, as if it had not been taken. If that
+        cannot be, it stays unsettled, and is handled alone."""
+        await self._put_back(self._copies.again, delivery, source)
+
+    async def put_back_alone(self, delivery: Delivery, source: Deliveries) -> None:
         """Have a delivery that was handled alone, and not to its end, handled alone anew. If that
         cannot be, it stays unsettled, and counts."""
+        await self._put_back(self._copies.alone, delivery, source)
+
+    async def _put_back(
+        self, copy_of: Callable[[Delivery], Publish], delivery: Delivery, source: Deliveries
+    ) -> None:
         try:
-            answer = await self._sending.send(self._copies.alone(delivery))
+            answer = await self._sending.send(copy_of(delivery))
         except Unpublishable:
             return
         if answer is CONFIRMED:
@@ -168,11 +185,12 @@ class Settling:
         source.flush()
 
     def _poisoned(self, delivery: Delivery, reason: str, source: Deliveries) -> None:
-        if self._parks:
-            log.warning("message.parked", reason=reason, routing_key=delivery.routing_key)
+        if self._declared.parks:
+            log.warning("message.parked", reason=reason, **about(delivery, self._declared))
             source.reject(delivery)
             return
-        self._say("message.stays", f"{reason}; its queue is not known to dead-letter")
+        reason = f"{reason}; its queue is not known to dead-letter"
+        self._say("message.stays", reason, **about(delivery, self._declared))
         # Nobody waits for it: a worker that did would leave the others' messages lying.
         asyncio.get_running_loop().call_later(
             _WAIT_FOR_A_PERSON.total_seconds(), self._offer_again, delivery, source
@@ -184,14 +202,14 @@ class Settling:
 
     def _spoilt(self, delivery: Delivery, error: Exception, source: Deliveries) -> None:
         """A defect of ours, met in one message: that one is parked or stays, the others go on."""
-        log.exception("consumer.defect", routing_key=delivery.routing_key)
+        log.exception("consumer.defect", **about(delivery, self._declared))
         self._poisoned(delivery, f"a defect: {error!r}", source)
 
     async def _send_receipt(self, delivery: Delivery) -> None:
         try:
             receipt = self._receipts.of(delivery)
         except Exception:  # a defect of ours: the message was handled all the same
-            log.exception("consumer.defect", routing_key=delivery.routing_key)
+            log.exception("consumer.defect", **about(delivery, self._declared))
             return
         if receipt is None:
             return
@@ -204,10 +222,11 @@ class Settling:
             await asyncio.wait_for(self._stopping.wait(), wait.total_seconds())
         return self._stopping.is_set()
 
-    def _say(self, event: str, reason: str) -> None:
+    def _say(self, event: str, reason: str, **more: str | int) -> None:
         if event not in self._said:  # once, not for every message
             self._said.add(event)
-            log.warning(event, reason=reason)
+            place = {"queue": self._declared.name, "handler": self._declared.handler}
+            log.warning(event, reason=reason, **{**place, **more})
 
 
 def _again(copy: Publish) -> Publish:

@@ -14,6 +14,9 @@ Duration = timedelta | str
 class RetryAfter(Exception):
     """Raise it to have the message delivered again after `delay`, on any queue type.
 
+    `delay` is a text such as "90s", "5m", "1h30m", "250ms", or a `timedelta`. A number is refused:
+    it does not say of what.
+
     It counts as a retry: `retry_count` is one more next time, and with `retries` used up the
     message is dead. With `counts=False` neither is so, and the handler must know when to stop. It
     must with `retries=None`, too: no policy is asked about a delay of the handler's own.

@@ -23,7 +23,14 @@ import aio_pika
 from aio_pika.exceptions import ChannelClosed, DeliveryError
 
 from redrive.broker.ladder import describe_ladder
-from redrive.consumer.foreign import Failed, Forward, dead_instead, forward, usual_settings
+from redrive.consumer.foreign import (
+    Failed,
+    Forward,
+    dead_instead,
+    forward,
+    refuse_wrong,
+    usual_settings,
+)
 from redrive.errors import SettingsError, Unpublishable
 from redrive.settings import Settings
 
@@ -49,6 +56,7 @@ async def failed(
     several under way, aio-pika may take one that was returned for confirmed. Raises `Unpublishable`
     if no queue takes the copy: then the message is not acked.
     """
+    refuse_wrong(queue, error, retries)
     if not getattr(channel, "publisher_confirms", False) or not getattr(
         channel, "on_return_raises", False
     ):

@@ -20,7 +20,14 @@ from typing import TYPE_CHECKING, Any
 from pika.exceptions import ChannelClosedByBroker, NackError, UnroutableError
 
 from redrive.broker.ladder import describe_ladder
-from redrive.consumer.foreign import Failed, Forward, dead_instead, forward, usual_settings
+from redrive.consumer.foreign import (
+    Failed,
+    Forward,
+    dead_instead,
+    forward,
+    refuse_wrong,
+    usual_settings,
+)
 from redrive.errors import Unpublishable
 from redrive.settings import Settings
 
@@ -48,6 +55,7 @@ def failed(  # noqa: PLR0913  (the first four are what pika gives a callback)
     copy: then the message is not acked. Without Redrive's exchanges the broker also closes the
     channel.
     """
+    refuse_wrong(queue, error, retries)
     settings = settings or usual_settings()
     message = Failed(
         queue=queue,

@@ -12,8 +12,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+AGAIN: Final = "redrive-again-"
+"""In the names of the queues beside those of handlers, for what a process left unanswered."""
 ALONE: Final = "redrive-alone-"
-"""In the names of the queues beside those of handlers, for what is handled alone."""
+"""The same, for what is handled alone."""
+
+
+def is_beside(queue: str) -> bool:
+    """Whether a queue stands beside a handler's, for messages of that one."""
+    return AGAIN in queue or ALONE in queue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +90,6 @@ def origin_of(newest_first: Iterable[Death], own_queues: Collection[str]) -> Dea
     """Where the message failed: the newest death that is not of one of Redrive's own queues, nor of
     one beside a handler's."""
     for death in newest_first:
-        if death.queue not in own_queues and ALONE not in death.queue:
+        if death.queue not in own_queues and not is_beside(death.queue):
             return death
     return None

@@ -17,7 +17,7 @@ from typing import Final
 
 from redrive.amqp import fields
 from redrive.amqp.fields import array_items, item_ends, text_of
-from redrive.domain.deaths import ALONE
+from redrive.domain.deaths import is_beside
 from redrive.errors import MalformedData
 
 _TABLE: Final = ord("F")
@@ -99,7 +99,7 @@ def origin_of(x_death: bytes | None, own_queues: Collection[str]) -> Origin | No
             continue
         queue_field = death.get(b"queue", (0, b""))[1]
         queue = text_of(queue_field)
-        if queue is not None and queue not in own_queues and ALONE not in queue:
+        if queue is not None and queue not in own_queues and not is_beside(queue):
             return _origin(queue, queue_field, death)
     return None
 

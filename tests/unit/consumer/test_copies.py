@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from redrive.amqp import Delivery, Properties, Publish, fields
 from redrive.consumer.copies import Copies
 from redrive.consumer.message import Message
+from redrive.consumer.queues import Declared
 from redrive.consumer.receipts import Receipts
 from redrive.domain import headers
 from redrive.domain.failure import Failure
@@ -24,7 +25,8 @@ OUTCOMES: tuple[Outcome, ...] = (
     LeftToPolicy(FAILURE),
     DeadLettered(FAILURE),
 )
-COPIES = Copies("q", "redrive-alone-q", TopologySettings(), user="guest")
+DECLARED = Declared("q", "redrive-again-q", "redrive-alone-q", parks=True)
+COPIES = Copies(DECLARED, TopologySettings(), user="guest")
 
 values = st.one_of(
     st.binary(max_size=40).map(fields.longstr),
@@ -51,7 +53,7 @@ def test_no_header_keeps_a_message_from_its_way(put: dict[str, bytes], outcome: 
         getattr(Message(message, "q", "/"), read)
     Receipts("redrive-receipts", "q").of(message)
     try:
-        sent = [COPIES.of(message, outcome), COPIES.alone(message)]
+        sent = [COPIES.of(message, outcome), COPIES.alone(message), COPIES.again(message)]
     except Unpublishable:
         return
     for copy in sent:
@@ -106,7 +108,7 @@ def test_a_crash_is_remembered_until_the_message_is_dead() -> None:
 
 def test_a_routing_key_that_nobody_can_have_published_with_is_not_used() -> None:
     forged = {headers.QUEUE: fields.longstr("q"), headers.ROUTING_KEY: fields.longstr("k" * 300)}
-    own = Copies("q", "a", TopologySettings(), user="guest", dead_letter_exchange="dlx")
+    own = Copies(DECLARED, TopologySettings(), user="guest", dead_letter_exchange="dlx")
     copy = own.of(delivery(forged), DeadLettered(FAILURE))
     assert (copy.exchange, copy.routing_key) == ("dlx", "order.created")
 

@@ -1,4 +1,4 @@
-"""The end of `run()`: by a signal, in time, and not of what the caller does afterwards."""
+"""`run()`: what is said while there is no broker; its end, in time, and not the caller's."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import threading
 import time
 
 import pytest
+import structlog
 
 from redrive import Consumer, Message
 from redrive.consumer import consumer as module
+from tests.services.consuming import eventually, serving
 
 
 def test_who_has_run_a_consumer_has_time_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,3 +28,18 @@ def test_who_has_run_a_consumer_has_time_afterwards(monkeypatch: pytest.MonkeyPa
     consumer.run()
     time.sleep(2)
     assert not forced
+
+
+async def test_a_problem_that_lasts_is_told_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_SAY_EVERY", 0.5)
+    consumer = Consumer("amqp://guest:guest@127.0.0.1:1/")
+
+    @consumer.handler("q")
+    async def settle(message: Message) -> None: ...
+
+    with structlog.testing.capture_logs() as logs:
+        async with serving(consumer):
+            await eventually(lambda: len(logs) == 2, "the second line")
+    assert {each["event"] for each in logs} == {"consumer.lost"}
+    # With waits of 0.2, 0.4, 0.8 seconds at most, there were more tries than lines.
+    assert logs[1]["retry_in_s"] > 0.2

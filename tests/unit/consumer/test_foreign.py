@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from redrive import DeadLetter
+from redrive.consumer import with_aio_pika, with_pika
 from redrive.consumer.foreign import Failed, dead_instead, forward
 from redrive.domain import headers
+from redrive.errors import SettingsError
 from tests.services.consuming import settings_for
 
 SETTINGS = settings_for("amqp://guest:guest@127.0.0.1:1/", "classic")
@@ -53,3 +55,25 @@ def test_an_error_that_is_no_proper_text_can_be_sent(error: Exception) -> None:
     sent = forward(failed(), error, retries=0, settings=SETTINGS)
     for name in (headers.ERROR_TYPE, headers.ERROR_REASON):
         str(sent.headers[name]).encode()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"queue": ""}, "queue: expected the name"),
+        ({"queue": None}, "queue: expected text"),
+        ({"retries": -1}, "retries: expected a whole number from 0 on"),
+        ({"error": "text"}, "error: expected the exception"),
+        ({"error": ValueError}, "error: expected the exception"),
+    ],
+    ids=str,
+)
+async def test_a_wrong_call_is_refused_before_anything_is_done(
+    wrong: dict[str, Any], told: str
+) -> None:
+    given: dict[str, Any] = {"queue": "q", "error": ValueError("no"), "retries": 3, **wrong}
+    error, nothing = given.pop("error"), cast("Any", None)
+    with pytest.raises(SettingsError, match=told):
+        with_pika.failed(nothing, nothing, nothing, b"", error, **given)
+    with pytest.raises(SettingsError, match=told):
+        await with_aio_pika.failed(nothing, error, channel=nothing, **given)

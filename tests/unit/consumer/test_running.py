@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pydantic
 import pytest
@@ -254,6 +259,38 @@ def test_a_body_that_is_not_json_is_dead_by_the_asking() -> None:
         a_message(b"{").json()
 
 
+@pytest.mark.parametrize(
+    "started",
+    [("shop/bank.py",), ("-m", "bank"), ("-c", "import bank; bank.tell()")],
+    ids=["as a file", "by -m", "imported"],
+)
+def test_an_error_type_does_not_depend_on_how_the_service_is_started(
+    started: tuple[str, ...], tmp_path: Path
+) -> None:
+    shop = tmp_path / "shop"
+    shop.mkdir()
+    (shop / "bank.py").write_text(_BANK)
+    told = subprocess.run(
+        [sys.executable, *started],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(shop)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout == "bank.Away ValueError\n"
+
+
+_BANK = """
+from redrive.consumer.running import failure_of
+class Away(Exception): ...
+def tell():
+    print(failure_of(Away()).error_type, failure_of(ValueError()).error_type)
+if __name__ == "__main__":
+    tell()
+"""
+
+
 # What is registered
 
 
@@ -268,6 +305,9 @@ def a_consumer() -> Consumer:
         {"immediate": 1.5},
         {"concurrency": 0},
         {"prefetch": 0},
+        {"prefetch": 65_536},
+        {"prefetch": True},
+        {"timeout": "0s"},
         {"timeout": "soon"},
         {"timeout": 30},
     ],
@@ -276,6 +316,45 @@ def a_consumer() -> Consumer:
 def test_a_wrong_limit_is_refused_with_what_was_expected(wrong: dict[str, object]) -> None:
     with pytest.raises(SettingsError, match="expected"):
         a_consumer().handler("q", **wrong)  # type: ignore[arg-type]
+
+
+def test_a_decorator_without_its_queue_is_refused_with_what_to_write() -> None:
+    with pytest.raises(SettingsError, match="handler fails has no queue") as refused:
+        a_consumer().handler(fails)  # type: ignore[arg-type]
+    assert '@consumer.handler("its queue") above fails' in str(refused.value.remedy)
+
+
+@pytest.mark.parametrize("wrong", [5, None, b"q", Queue], ids=str)
+def test_what_is_no_queue_is_refused(wrong: Any) -> None:
+    with pytest.raises(SettingsError, match="expected the name of a queue or a Queue"):
+        a_consumer().handler(wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"name": 5}, "name: expected text"),
+        ({"name": "ä" * 128}, "expected at most 255 bytes, got 256"),
+        ({"name": "amq.mine"}, "are the broker's own"),
+        ({"exchange": 5}, "exchange: expected text"),
+        ({"routing_key": None}, "routing_key: expected text"),
+        ({"type": "stream"}, "type: expected 'quorum' or 'classic', got 'stream'"),
+        ({"dead_letter_exchange": 5}, "dead_letter_exchange: expected text"),
+        ({"arguments": [1]}, "arguments: expected a mapping"),
+        ({"arguments": {"x": 1.5}}, "x: expected text or a whole number"),
+        ({"ttl": 5}, "ttl: expected a duration"),
+    ],
+    ids=str,
+)
+def test_a_queue_that_cannot_be_is_refused_where_it_is_written(
+    wrong: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(SettingsError, match=told):
+        Queue(**{"name": "q", **wrong})
+
+
+def test_a_queue_that_the_broker_named_may_be_consumed() -> None:
+    assert Queue("amq.gen-1", declare=False).name == "amq.gen-1"
 
 
 def test_a_queue_has_one_handler() -> None:
@@ -318,7 +397,8 @@ def test_the_plugin_tells_what_became_of_a_message(handled: Handling) -> None:
         handled(settle, {"id": "p"}).is_acked()
     with pytest.raises(AssertionError, match="expected 3 tries, but there were 4"):
         handled.for_good(settle, {"id": "p"}).is_dead_lettered(tries=3)
-    with pytest.raises(AssertionError, match="expected a delay of 1m"):
+    handled(settle, Payment("p", 5)).is_acked()
+    with pytest.raises(AssertionError, match="expected a delay of 1m, but it was Delayed by 5m"):
         handled(settle, {"id": "p", "amount": -1}).is_delayed("1m")
 
 

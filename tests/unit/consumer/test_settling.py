@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+import structlog
 
-from redrive.amqp import Delivery, Properties, Publish, fields
+from redrive.amqp import Delivery, Properties, Publish, Refused, fields
 from redrive.amqp.confirms import CONFIRMED
 from redrive.amqp.lane import LaneOutcome, Poison
 from redrive.consumer import settling as module
 from redrive.consumer.copies import Copies
+from redrive.consumer.queues import Declared
 from redrive.consumer.receipts import Receipts
 from redrive.consumer.settling import Settling
 from redrive.domain import headers
 from redrive.domain.failure import Failure
-from redrive.domain.handling import Acked, DeadLettered
+from redrive.domain.handling import Acked, DeadLettered, Retried
 from redrive.errors import BrokerError, ConnectionLost
 from redrive.settings.sections import TopologySettings
 
+DECLARED = Declared("q", "again", "alone", parks=True, handler="settle")
 DEAD = DeadLettered(Failure(error_type="ValueError", reason="no"))
 
 
@@ -61,10 +65,10 @@ def settling(told: Told, *, parks: bool = True, copies: Any = None) -> Settling:
         raise AssertionError("no ladder is needed")
 
     return Settling(
-        copies or Copies("q", "alone", TopologySettings(), user="guest"),
+        copies or Copies(DECLARED, TopologySettings(), user="guest"),
         told,  # type: ignore[arg-type]
         receipts=Receipts("receipts", "q"),
-        parks=parks,
+        declared=replace(DECLARED, parks=parks),
         make_ladder=no_ladder,
         stopping=asyncio.Event(),
     )
@@ -105,14 +109,23 @@ class Broken:
     def of(self, *_: object) -> Publish:
         raise RuntimeError("our mistake")
 
-    alone = of
+    again = alone = of
 
 
 async def test_a_defect_of_ours_parks_the_one_message_that_met_it() -> None:
     told = Told()
     await settling(told, copies=Broken()).settle(delivered(), DEAD, told)
     assert await settling(told, copies=Broken()).set_alone(delivered(), told)
-    assert told.events == ["rejected", "rejected"]
+    assert await settling(told, copies=Broken()).set_again(delivered(), told)
+    assert told.events == ["rejected", "rejected", "rejected"]
+
+
+async def test_what_its_queue_does_not_take_is_not_set_aside_and_not_acked() -> None:
+    told = Told()
+    told.answer = Refused()
+    assert not await settling(told).set_again(delivered(), told)
+    assert not await settling(told).set_alone(delivered(), told)
+    assert told.events == ["sent to again", "refused", "sent to alone", "refused"]
 
 
 async def test_a_defect_in_a_receipt_does_not_keep_what_was_handled(
@@ -132,6 +145,36 @@ async def test_a_lost_connection_is_no_defect() -> None:
     with pytest.raises(ConnectionLost):
         await settling(told).set_alone(delivered(), told)
     assert "acked" not in told.events
+
+
+async def test_the_log_says_which_message_it_was_and_where_it_was_published() -> None:
+    properties = Properties.empty().with_text("message_id", "m-1")
+    put = {
+        headers.QUEUE: fields.longstr("q"),
+        headers.ID: fields.longstr("id-1"),
+        headers.ROUTING_KEY: fields.longstr("order.created"),
+        headers.ATTEMPT: fields.int32(2),
+    }
+    delivery = Delivery(1, False, "", "redrive-alone-q", properties.with_headers(put).raw, b"")
+    failure = Failure(error_type="ValueError", reason="no" * 1000)
+    told = Told()
+    with structlog.testing.capture_logs() as logs:
+        await settling(told).settle(delivery, Retried(failure, tier=3, attempt=3), told)
+        await settling(told).settle(delivery, DeadLettered(failure), told)
+    common = {
+        "queue": "q",
+        "handler": "settle",
+        "routing_key": "order.created",
+        "message_id": "m-1",
+        "redrive_id": "id-1",
+        "retry_count": 2,
+        "error_type": "ValueError",
+        "reason": "no" * 150 + "…",
+    }
+    assert logs == [
+        {"event": "message.retried", "log_level": "info", "retry": 3, **common},
+        {"event": "message.dead_lettered", "log_level": "warning", **common},
+    ]
 
 
 async def test_what_no_broker_takes_is_parked() -> None:

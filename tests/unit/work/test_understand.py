@@ -270,8 +270,11 @@ def test_what_the_broker_parked_from_the_retry_queue_failed_where_it_failed_befo
     assert found.letter.last_failed_at == at(-1)
 
 
-def test_what_was_parked_from_the_queue_beside_a_handlers_failed_in_the_handlers() -> None:
-    parked = fields.array([death("redrive-alone-orders", at=-1, key="redrive-alone-orders")])
+@pytest.mark.parametrize("beside", ["redrive-alone-orders", "redrive-again-orders"])
+def test_what_was_parked_from_the_queue_beside_a_handlers_failed_in_the_handlers(
+    beside: str,
+) -> None:
+    parked = fields.array([death(beside, at=-1, key=beside)])
     found = arrival(headers=by_the_retrier(**{"x-death": parked}))
     assert origin(found) == ("orders", "shop", "order.created")
     assert found.letter.retry_count == 3
