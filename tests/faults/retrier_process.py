@@ -173,8 +173,8 @@ def set_trap(scene: Scene) -> None:
     trap = Trap(scene.step, scene.nth)
     made = MoverSession.__init__
 
-    def init(session: MoverSession, *args: Any) -> None:
-        made(session, *args)
+    def init(session: MoverSession, *args: Any, **named: Any) -> None:
+        made(session, *args, **named)
         if isinstance(session._plan, PLANS[scene.hop]):
             trap.set(session)
 
