@@ -64,7 +64,7 @@ def page() -> str:
     measures = _table(
         ("measure", "unit", "meaning", "in Prometheus"),
         (
-            (f"`{each.name}`", each.unit or "a share", each.help, f"`{each.record}`")
+            (f"`{each.name}`", each.unit, each.help, f"`{each.record}`")
             for each in MEASURES.values()
         ),
     )

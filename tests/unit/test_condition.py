@@ -143,3 +143,18 @@ def test_the_names_of_measures_counters_and_default_alerts_are_each_others() -> 
         "dlq_backlog > 10000",
         "dlq_resolution_rate < 0.5",
     ]
+
+
+@pytest.mark.parametrize(
+    ("condition", "unit"),
+    [
+        ("dlq_backlog > 5 and dlq_oldest_pending > 2h", "letters"),
+        ("not (dlq_oldest_pending < 2h)", "seconds"),
+        ("dlq_resolution_rate < 50%", "a share"),
+        ("rate(reconnects, 5m) > 1/min", "a second"),
+        ("increase(letters_failed, 10m) >= 5", None),
+        ("dlq_manual + dlq_failed > 5", None),
+    ],
+)
+def test_a_condition_knows_what_its_value_counts(condition: str, unit: str | None) -> None:
+    assert parse(condition).unit == unit

@@ -996,6 +996,11 @@ export interface components {
             summary: string;
             /** Toldat */
             toldAt: string | null;
+            /**
+             * Unit
+             * @description Of the value: `letters`, `seconds`, `a second`, `a share`, …; null if unknown.
+             */
+            unit: string | null;
             /** Value */
             value: number | null;
         };

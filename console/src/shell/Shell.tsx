@@ -8,6 +8,7 @@ import { Icon } from "../parts/Icon";
 import { screens, type Screen } from "../screens/screens";
 import { ShortcutHelp } from "../shortcuts/ShortcutHelp";
 import { useShortcut } from "../shortcuts/shortcuts";
+import { AlertMark, AlertMarkLink } from "./AlertMark";
 import { Drawer } from "./Drawer";
 import { LogOut } from "./LogOut";
 import styles from "./Shell.module.css";
@@ -29,6 +30,7 @@ export function Shell({ liveness, children }: { liveness: Liveness; children: Re
         </Button>
         <Brand />
         <LiveMark liveness={liveness} />
+        <AlertMarkLink />
       </header>
       {open && (
         <Drawer label="Menu" onClose={() => setOpen(false)}>
@@ -85,6 +87,7 @@ function NavLink({ screen, onChosen }: { screen: Screen; onChosen?: (() => void)
       <Link href={screen.path} className={styles.link} aria-current={here ? "page" : undefined} onClick={onChosen}>
         <Icon name={nav.icon} />
         {nav.label}
+        {screen.path === "/" && <AlertMark />}
       </Link>
     </li>
   );

@@ -28,6 +28,7 @@ from redrive.domain.measures import (
     COUNTERS,
     LONGEST_WINDOW,
     MEASURES,
+    PER_SECOND,
     USUAL_WINDOWS,
     Counter,
     Measure,
@@ -192,10 +193,24 @@ class Condition:
 
     def value(self, moment: Moment) -> float | None:
         """The number that its first comparison looks at, to be shown."""
+        return self._first.left.judge(moment)
+
+    @property
+    def unit(self) -> str | None:
+        """What that number counts; None if it is worked out of several, or has no unit."""
+        looked_at = self._first.left
+        if isinstance(looked_at, Named):
+            return looked_at.measure.unit
+        if isinstance(looked_at, Over) and looked_at.function == "rate":
+            return PER_SECOND
+        return None
+
+    @property
+    def _first(self) -> Compared:
         node = self.root
         while not isinstance(node, Compared):
             node = node.inner if isinstance(node, Not) else node.left
-        return node.left.judge(moment)
+        return node
 
     def promql(self) -> str:
         """The same for Prometheus, by the recorded measures."""

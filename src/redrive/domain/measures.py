@@ -19,6 +19,7 @@ from redrive.domain.lifecycle import BACKLOG, State
 from redrive.domain.metrics import Metric, Readings
 
 LONGEST_WINDOW: Final = timedelta(hours=24)
+PER_SECOND: Final = "a second"
 _GAP: Final = timedelta(minutes=1)
 """A sample may be so much older than its window begins. What is older still, because nobody took
 samples meanwhile, would count for more than the window."""
@@ -111,7 +112,7 @@ class Measure:
     promql: str
     record: str
     """What Prometheus records it as."""
-    unit: str = ""
+    unit: str = "a share"
 
 
 _RATE, _HOUR = timedelta(minutes=5), timedelta(hours=1)
@@ -170,7 +171,7 @@ _LIST: Final = (
         _rate("letters_received", _RATE),
         COUNTERS["letters_received"].promql("rate", "5m"),
         "redrive:ingestion:rate5m",
-        "a second",
+        PER_SECOND,
     ),
     Measure(
         "dlq_backlog",
@@ -233,7 +234,7 @@ _LIST: Final = (
         _now(metrics.FASTEST),
         f"max({metrics.FASTEST.name})",
         "redrive:fastest_group:rate5m",
-        "a second",
+        PER_SECOND,
     ),
     Measure(
         "dlq_oldest_pending",

@@ -580,6 +580,9 @@ class Alert(Document):
     since: Time | None = Field(description="Since when; while it fires, since its condition held.")
     told_at: Time | None
     value: float | None
+    unit: str | None = Field(
+        description="Of the value: `letters`, `seconds`, `a second`, `a share`, …; null if unknown."
+    )
     judged_at: Time | None
     silence: AlertSilence | None
 

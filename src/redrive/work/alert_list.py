@@ -36,6 +36,7 @@ def alert_document(rule: Rule, known: AlertOf | None, silence: Silence | None) -
         "since": rfc3339_or_none(known.standing.since if known else None),
         "toldAt": rfc3339_or_none(known.standing.told_at if known else None),
         "value": known.value if known else None,
+        "unit": rule.condition.unit,
         "judgedAt": rfc3339_or_none(known.updated_at if known else None),
         "silence": None if silence is None else silence_document(silence),
     }

@@ -8,9 +8,11 @@ import { ErrorNotice } from "../../parts/ErrorNotice";
 import { counted } from "../../parts/numbers";
 import { Page, Section, Waiting } from "../../parts/Page";
 import { Breakers } from "./Breakers";
+import { FiringAlerts } from "./FiringAlerts";
 import { LargestGroups } from "./LargestGroups";
 import { NothingOpen } from "./NothingOpen";
 import styles from "./Overview.module.css";
+import { QuietAlerts } from "./QuietAlerts";
 import { Rates } from "./Rates";
 import { ReplaysUnderWay } from "./ReplaysUnderWay";
 import { StateTiles } from "./StateTiles";
@@ -29,7 +31,9 @@ export default function Overview() {
   const found = stats.data;
   return (
     <Page title="Overview" about={states ? summary(openLetters(states)) : "\u00a0"} actions={<System />}>
+      <FiringAlerts />
       <Trouble />
+      <QuietAlerts />
       {stats.error && <ErrorNotice error={stats.error} retry={() => void stats.refetch()} />}
       <StateTiles states={states} />
       <div className={styles.grid}>
