@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import pytest
+import structlog
 
 from redrive import Consumer, DeadLetter, Message, Queue, RetryAfter
 from redrive.amqp import Properties, Publish, fields, parse_addresses
 from redrive.amqp.confirms import CONFIRMED
 from redrive.broker.topology import describe
 from redrive.domain import headers
-from redrive.domain.deaths import read_deaths
+from redrive.domain.deaths import AGAIN, ALONE, read_deaths
 from redrive.errors import BrokerError, NotFound, Unpublishable
 from redrive.settings import Settings
 from tests.services.consuming import (
@@ -397,11 +398,40 @@ async def test_what_cannot_be_published_again_parks_in_the_dead_letter_queue(sce
 
     async with serving(consumer):
         await consumed(scene.url)
-        large = Properties.empty().with_headers({"large": fields.longstr("x" * 130_900)})
-        await publish(scene.url, [Publish("", QUEUE, large.persistent().raw, b"large")])
+        await send_large(scene.url, QUEUE)
         await holds(scene.url, DEAD, 1)
         await send(scene.url, "m")
         await eventually(lambda: seen == [b"large", b"m"], "the message behind it")
+
+
+async def send_large(url: str, queue: str) -> None:
+    """A message with headers that fill a frame: it bears none of ours beside them."""
+    large = Properties.empty().with_headers({"large": fields.longstr("x" * 130_900)})
+    await publish(url, [Publish("", queue, large.persistent().raw, b"large")])
+
+
+@pytest.mark.parametrize("mark", [AGAIN, ALONE])
+async def test_what_cannot_be_published_again_stays_in_a_queue_beside_that_does_not_dead_letter(
+    vhost: Vhost, mark: str
+) -> None:
+    beside = f"{mark}{QUEUE}"
+    async with channel_to(vhost.url) as channel:
+        await channel.declare_queue(beside)
+    consumer, seen = Consumer(settings=settings_for(vhost.url, "classic")), []
+
+    @consumer.handler(QUEUE, retries=0)
+    async def settle(message: Message) -> None:
+        seen.append(message.body)
+        raise ValueError("no")
+
+    with structlog.testing.capture_logs() as logs:
+        async with serving(consumer):
+            await consumed(vhost.url)
+            await send_large(vhost.url, beside)
+            await eventually(lambda: "message.stays" in [each["event"] for each in logs], "stays")
+    assert seen == [b"large"]
+    await holds(vhost.url, beside, 1)
+    assert await ready(vhost.url, DEAD) == 0
 
 
 async def test_a_tier_that_is_missing_makes_a_dead_letter_that_says_so(scene: Scene) -> None:
