@@ -16,6 +16,7 @@ from redrive import Consumer, DeadLetter, Message, Queue, RetryAfter
 from redrive.amqp import Properties, Publish, fields, parse_addresses
 from redrive.amqp.confirms import CONFIRMED
 from redrive.broker.topology import describe
+from redrive.consumer import session
 from redrive.domain import headers
 from redrive.domain.deaths import AGAIN, ALONE, read_deaths
 from redrive.errors import BrokerError, NotFound, Unpublishable
@@ -574,6 +575,31 @@ async def test_a_queue_and_the_one_beside_it_are_served_in_turn_by_the_same_work
     assert most == 2
     # Neither waits for the other's end.
     assert 4 <= len([each for each in seen[2:18] if each.startswith("again")]) <= 12
+
+
+async def test_what_is_put_back_at_the_end_is_there_once_however_slow_the_broker_is(
+    vhost: Vhost, proxy: NewProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "_BEGIN_WITHIN", 0.0)
+    monkeypatch.setattr(session, "_END_WITHIN", 0.1)
+    address = parse_addresses(vhost.url)[0]
+    between = await proxy(address.host, address.port)
+    settings = settings_for(between.through(vhost.url), "classic")
+    consumer, begun, never = Consumer(settings=settings), [], asyncio.Event()
+
+    @consumer.handler(QUEUE, concurrency=3)
+    async def settle(message: Message) -> None:
+        begun.append(message.body)
+        await never.wait()
+
+    async with serving(consumer):
+        await consumed(vhost.url)
+        await send(vhost.url, *"abcde", queue=f"{AGAIN}{QUEUE}")
+        await eventually(lambda: len(begun) == 3, "three at a time")
+        between.delay(0.5)  # in each direction: a confirm takes a second
+    await holds(vhost.url, f"{AGAIN}{QUEUE}", 5)
+    left = await take_all(vhost.url, f"{AGAIN}{QUEUE}")
+    assert sorted(each.body for each in left) == [b"a", b"b", b"c", b"d", b"e"]
 
 
 async def test_a_handler_hands_work_on_and_waits_until_the_broker_has_it(scene: Scene) -> None:
