@@ -97,10 +97,11 @@ async def timed(stage: Stage, moving: Moving, messages: int) -> tuple[float, flo
     return pace(samples), usage.cpu_s / messages * 1e6 if usage else 0.0
 
 
-async def start_collector(stage: Stage, store_url: str) -> MoverProcess:
+async def start_collector(
+    stage: Stage, store_url: str, mover: str = "bench.movers.collector"
+) -> MoverProcess:
     """The product's collector, of the queue `SOURCE`."""
-    order = Order(stage.url, SOURCE, "-")
-    return await MoverProcess.start("bench.movers.collector", order, store_url)
+    return await MoverProcess.start(mover, Order(stage.url, SOURCE, "-"), store_url)
 
 
 @asynccontextmanager

@@ -6,18 +6,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from statistics import median
 from typing import Any
 
 from bench import reading
-from bench.clients import MoverProcess
-from bench.collector import ENGINES, Rates, empty_store
-from bench.figures import Target, below, pace, within_rounds
+from bench.collector import ENGINES, Rates, empty_store, start_collector, timed
+from bench.figures import Target, below, within_rounds
 from bench.letters import dead_letters
-from bench.movers import Order
 from bench.options import Options
 from bench.report import Result, Table, number
 from bench.stage import SOURCE, BenchFailed, Stage, say
@@ -32,7 +28,6 @@ from tests.services.postgres import PrivatePostgres
 
 _ROUNDS = 5
 _FULL, _QUICK = 100_000, 10_000
-_TIMES = 15
 _MOST_COST = 3.0
 """Per cent of the rate."""
 _MOST_MS = 100.0
@@ -69,18 +64,12 @@ async def _round(
     await stage.declare(SOURCE, "quorum")
     await stage.publish(dead_letters(SOURCE, messages))
     async with empty_store(server, engine) as (url, store):
-        moving = await MoverProcess.start(_MOVERS[name], Order(stage.url, SOURCE, "-"), url)
-        try:
-            await stage.calm()
-            await moving.go()
-            samples = await stage.drain(SOURCE, messages)
-            usage = await moving.finish()
-        finally:
-            await moving.abandon()
+        moving = await start_collector(stage, url, _MOVERS[name])
+        rate, cpu = await timed(stage, moving, messages)
         if (await store.books.ledger()).received != messages:
             raise BenchFailed(f"{engine}, {name}: not every message is in the store")
     await stage.delete(SOURCE)
-    return pace(samples), usage.cpu_s / messages * 1e6
+    return rate, cpu
 
 
 # Asking
@@ -113,18 +102,12 @@ async def _ask(store: Store) -> dict[str, float]:
         await alerts.round()
 
     await judge()  # the first checks the ledger, as every fortieth does
-    asked = {"/metrics": await _time(scrape), "all alerts judged": await _time(judge)}
+    asked = {
+        "/metrics": await reading.time_of(scrape),
+        "all alerts judged": await reading.time_of(judge),
+    }
     sinks.close()
     return asked
-
-
-async def _time(ask: Callable[[], Awaitable[object]]) -> float:
-    found = []
-    for _ in range(_TIMES):
-        began = time.perf_counter()
-        await ask()
-        found.append((time.perf_counter() - began) * 1000)
-    return median(found)
 
 
 def _result(

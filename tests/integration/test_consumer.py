@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import pytest
+import structlog
 
 from redrive import Consumer, DeadLetter, Message, Queue, RetryAfter
 from redrive.amqp import Properties, Publish, fields, parse_addresses
 from redrive.amqp.confirms import CONFIRMED
 from redrive.broker.topology import describe
+from redrive.consumer import session
 from redrive.domain import headers
-from redrive.domain.deaths import read_deaths
+from redrive.domain.deaths import AGAIN, ALONE, read_deaths
 from redrive.errors import BrokerError, NotFound, Unpublishable
 from redrive.settings import Settings
 from tests.services.consuming import (
@@ -397,11 +399,40 @@ async def test_what_cannot_be_published_again_parks_in_the_dead_letter_queue(sce
 
     async with serving(consumer):
         await consumed(scene.url)
-        large = Properties.empty().with_headers({"large": fields.longstr("x" * 130_900)})
-        await publish(scene.url, [Publish("", QUEUE, large.persistent().raw, b"large")])
+        await send_large(scene.url, QUEUE)
         await holds(scene.url, DEAD, 1)
         await send(scene.url, "m")
         await eventually(lambda: seen == [b"large", b"m"], "the message behind it")
+
+
+async def send_large(url: str, queue: str) -> None:
+    """A message with headers that fill a frame: it bears none of ours beside them."""
+    large = Properties.empty().with_headers({"large": fields.longstr("x" * 130_900)})
+    await publish(url, [Publish("", queue, large.persistent().raw, b"large")])
+
+
+@pytest.mark.parametrize("mark", [AGAIN, ALONE])
+async def test_what_cannot_be_published_again_stays_in_a_queue_beside_that_does_not_dead_letter(
+    vhost: Vhost, mark: str
+) -> None:
+    beside = f"{mark}{QUEUE}"
+    async with channel_to(vhost.url) as channel:
+        await channel.declare_queue(beside)
+    consumer, seen = Consumer(settings=settings_for(vhost.url, "classic")), []
+
+    @consumer.handler(QUEUE, retries=0)
+    async def settle(message: Message) -> None:
+        seen.append(message.body)
+        raise ValueError("no")
+
+    with structlog.testing.capture_logs() as logs:
+        async with serving(consumer):
+            await consumed(vhost.url)
+            await send_large(vhost.url, beside)
+            await eventually(lambda: "message.stays" in [each["event"] for each in logs], "stays")
+    assert seen == [b"large"]
+    await holds(vhost.url, beside, 1)
+    assert await ready(vhost.url, DEAD) == 0
 
 
 async def test_a_tier_that_is_missing_makes_a_dead_letter_that_says_so(scene: Scene) -> None:
@@ -544,6 +575,31 @@ async def test_a_queue_and_the_one_beside_it_are_served_in_turn_by_the_same_work
     assert most == 2
     # Neither waits for the other's end.
     assert 4 <= len([each for each in seen[2:18] if each.startswith("again")]) <= 12
+
+
+async def test_what_is_put_back_at_the_end_is_there_once_however_slow_the_broker_is(
+    vhost: Vhost, proxy: NewProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "_BEGIN_WITHIN", 0.0)
+    monkeypatch.setattr(session, "_END_WITHIN", 0.1)
+    address = parse_addresses(vhost.url)[0]
+    between = await proxy(address.host, address.port)
+    settings = settings_for(between.through(vhost.url), "classic")
+    consumer, begun, never = Consumer(settings=settings), [], asyncio.Event()
+
+    @consumer.handler(QUEUE, concurrency=3)
+    async def settle(message: Message) -> None:
+        begun.append(message.body)
+        await never.wait()
+
+    async with serving(consumer):
+        await consumed(vhost.url)
+        await send(vhost.url, *"abcde", queue=f"{AGAIN}{QUEUE}")
+        await eventually(lambda: len(begun) == 3, "three at a time")
+        between.delay(0.5)  # in each direction: a confirm takes a second
+    await holds(vhost.url, f"{AGAIN}{QUEUE}", 5)
+    left = await take_all(vhost.url, f"{AGAIN}{QUEUE}")
+    assert sorted(each.body for each in left) == [b"a", b"b", b"c", b"d", b"e"]
 
 
 async def test_a_handler_hands_work_on_and_waits_until_the_broker_has_it(scene: Scene) -> None:

@@ -33,7 +33,8 @@ _STRAGGLERS_AFTER: Final = 0.05
 class Consumer:
     """Deliveries of one queue. Made by `Channel.consume`."""
 
-    def __init__(self, channel: Channel, tag: str, budget: int) -> None:
+    def __init__(self, channel: Channel, queue: str, tag: str, budget: int) -> None:
+        self.queue = queue
         self._channel = channel
         self._tag = tag
         self._budget = budget

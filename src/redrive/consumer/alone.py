@@ -57,7 +57,7 @@ class Alone:
         self._settling = settling
         self._gate = gate
         self._place = place
-        self._source = Taken(channel)
+        self._source = Taken(channel, queue)
         self._nudged = asyncio.Event()
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None

@@ -44,7 +44,6 @@ _BREATH: Final = 0.02
 """Seconds after which a worker that waits for nothing lets the loop have a turn."""
 _SAY_WITHIN: Final = 3.0
 """Seconds in which what is set aside is counted for one line of the log."""
-_PUT_BACK_WITHIN: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,25 +229,27 @@ class Intake:
         self._left += self._ready_again
         self._ready_again.clear()
 
-    async def give_back(self) -> None:
+    async def give_back(self, deadline: float) -> None:
         """Send every ack that is due, and give back what was left: by one nack, since single ones
-        were seen to leave copies of acked messages in a quorum queue. Nothing is settled after."""
+        were seen to leave copies of acked messages in a quorum queue. Nothing is settled after.
+        Copies are waited for until `deadline`, a time of the loop."""
         if self._done:
             self._flush()
         self._say_set_aside()
-        await self._put_back_again()
+        await self._put_back_again(deadline)
         await self._consumer.give_back()
         await self._again.give_back()
 
-    async def _put_back_again(self) -> None:
-        """Of the second queue, what was left and what was handled and not to its end."""
+    async def _put_back_again(self, deadline: float) -> None:
+        """Of the second queue, what was left and what was handled and not to its end. A copy that
+        is not confirmed in time is there beside the message itself."""
         back = [*self._left, *self._in_hand.values()]
         self._left.clear()
         self._in_hand.clear()
         if not back:
             return
         with suppress(TimeoutError):  # the broker takes nothing now: they come back marked
-            async with asyncio.timeout(_PUT_BACK_WITHIN):
+            async with asyncio.timeout_at(deadline):
                 await asyncio.gather(
                     *[self._settling.put_back_again(each, self._again) for each in back]
                 )

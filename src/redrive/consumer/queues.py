@@ -103,8 +103,8 @@ class Declared:
     """Where its messages go that a process had before and did not answer."""
     alone: str
     """Where its messages wait that are handled alone."""
-    parks: bool
-    """Whether what is rejected in it is known to be kept."""
+    parks: frozenset[str]
+    """Which of the three are known to keep what is rejected in them."""
     handler: str = ""
 
 
@@ -139,19 +139,20 @@ class Declaring:
             name, parks = await self._main(queue, name, dead_letters)
         else:
             await self._must_exist(name)
-        again = await self._beside(AGAIN, name, dead_letters)
-        alone = await self._beside(ALONE, name, dead_letters)
+        again, again_parks = await self._beside(AGAIN, name, dead_letters)
+        alone, alone_parks = await self._beside(ALONE, name, dead_letters)
         await self._bind(name, self._topology.names.return_exchange, return_key(name))
-        return Declared(name, again, alone, parks, handler)
+        known = {name: parks, again: again_parks, alone: alone_parks}
+        keeping = frozenset(queue for queue, keeps in known.items() if keeps)
+        return Declared(name, again, alone, keeping, handler)
 
-    async def _beside(self, mark: str, name: str, dead_letters: str) -> str:
+    async def _beside(self, mark: str, name: str, dead_letters: str) -> tuple[str, bool]:
         beside = queue_beside(mark, self._topology.prefix, name)
         kind = self._topology.queue_type
         arguments = _arguments(kind, dead_letters)
         if kind == "quorum":
             arguments["x-delivery-limit"] = DELIVERY_LIMIT
-        await self._declare(beside, arguments)
-        return beside
+        return await self._declare(beside, arguments)
 
     async def ladder(self) -> None:
         """Have every rung of the ladder."""

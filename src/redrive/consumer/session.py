@@ -44,6 +44,9 @@ _END_WITHIN: Final = 8.0
 """Seconds after which it ends whatever still runs; SIGTERM promises ten."""
 _LET_GO_WITHIN: Final = 0.3
 """Seconds that handlers have to end once they are cancelled."""
+_PUT_BACK_WITHIN: Final = 9.2
+"""Seconds after which it gives back what it has no confirmed copy of; what is left of the ten is
+for closing."""
 _LOOK_EVERY: Final = 0.02
 
 
@@ -135,8 +138,9 @@ class Session:
                     running += [tasks.create_task(self._part(worker)) for worker in workers]
                 on_ready()
                 await until.wait()
-                await self._drain()
-                await self._end(running)
+                began = asyncio.get_running_loop().time()
+                await self._drain(began)
+                await self._end(running, began + _PUT_BACK_WITHIN)
                 publishing.cancel()
         except BaseExceptionGroup as group:
             raise the_reason(group) from group
@@ -223,14 +227,13 @@ class Session:
             stopping=self._stopping,
         )
 
-    async def _drain(self) -> None:
+    async def _drain(self, began: float) -> None:
         self._stopping.set()
         self._gate.give_up()
         for alone in self._alone:
             alone.stop()
         for intake in self._intakes:
             await intake.stop_taking()
-        began = asyncio.get_running_loop().time()
         if not await self._idle_by(began + _BEGIN_WITHIN):
             for intake in self._intakes:
                 intake.begin_no_more()
@@ -241,14 +244,14 @@ class Session:
                 for alone in self._alone:
                     await alone.give_back()
 
-    async def _end(self, running: Sequence[asyncio.Task[None]]) -> None:
-        """End what runs, and give back what is left. In this order: or another process could have a
-        message that is still handled here."""
+    async def _end(self, running: Sequence[asyncio.Task[None]], deadline: float) -> None:
+        """End what runs, and give back what is left, by the deadline. In this order: or another
+        process could have a message that is still handled here."""
         self._ends = True
         for task in running:
             task.cancel()
         await asyncio.wait(running, timeout=_LET_GO_WITHIN)
-        await asyncio.gather(*[intake.give_back() for intake in self._intakes])
+        await asyncio.gather(*[intake.give_back(deadline) for intake in self._intakes])
 
     async def _idle_by(self, deadline: float) -> bool:
         """Wait until nothing runs and nothing is left to begin with; whether that is so."""

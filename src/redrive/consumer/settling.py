@@ -4,8 +4,8 @@
   there twice, with one `redrive-id`, never nowhere.
 - A copy that no queue takes goes to the dead letter queue, with the reason; if that takes it
   neither, the delivery is held, and the copy sent again every few seconds.
-- A message that cannot be published again at all is rejected where its queue is known to
-  dead-letter; elsewhere it is held, and goes back to its queue after ten minutes.
+- A message that cannot be published again at all is rejected where the queue that it was taken from
+  is known to dead-letter; elsewhere it is held, and goes back to that queue after ten minutes.
 - The receipt of a handled replay goes out before the ack. A receipt that nobody takes is no reason
   to keep a message that was handled.
 """
@@ -46,6 +46,10 @@ _EVENTS: Final = {
 
 class Deliveries(Protocol):
     """Where deliveries are answered."""
+
+    @property
+    def queue(self) -> str:
+        """The one that they were taken from."""
 
     def ack(self, *deliveries: Delivery) -> None: ...
     def reject(self, delivery: Delivery) -> None: ...
@@ -133,9 +137,10 @@ class Settling:
             source.flush()
             return True
         if isinstance(answer, Poison):
-            if self._declared.parks:
-                self._poisoned(delivery, str(answer.error), source)
-            return self._declared.parks
+            if not self._parks(source):
+                return False
+            self._poisoned(delivery, str(answer.error), source)
+            return True
         self._say("consumer.not_set_aside", f"the queue {copy.routing_key!r} {_trouble(answer)}")
         return False
 
@@ -185,16 +190,19 @@ class Settling:
         source.flush()
 
     def _poisoned(self, delivery: Delivery, reason: str, source: Deliveries) -> None:
-        if self._declared.parks:
+        if self._parks(source):
             log.warning("message.parked", reason=reason, **about(delivery, self._declared))
             source.reject(delivery)
             return
-        reason = f"{reason}; its queue is not known to dead-letter"
+        reason = f"{reason}; the queue {source.queue!r} is not known to dead-letter"
         self._say("message.stays", reason, **about(delivery, self._declared))
         # Nobody waits for it: a worker that did would leave the others' messages lying.
         asyncio.get_running_loop().call_later(
             _WAIT_FOR_A_PERSON.total_seconds(), self._offer_again, delivery, source
         )
+
+    def _parks(self, source: Deliveries) -> bool:
+        return source.queue in self._declared.parks
 
     def _offer_again(self, delivery: Delivery, source: Deliveries) -> None:
         if not self._stopping.is_set():  # or all that is unsettled goes back at once
@@ -242,8 +250,9 @@ def _trouble(answer: LaneOutcome) -> str:
 class Taken:
     """Answers deliveries that were taken off a queue one by one."""
 
-    def __init__(self, channel: _Answers) -> None:
+    def __init__(self, channel: _Answers, queue: str) -> None:
         self._channel = channel
+        self.queue = queue
 
     def ack(self, *deliveries: Delivery) -> None:
         with contextlib.suppress(BrokerError):  # void by now: the session ends anyhow

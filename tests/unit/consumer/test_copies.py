@@ -25,7 +25,7 @@ OUTCOMES: tuple[Outcome, ...] = (
     LeftToPolicy(FAILURE),
     DeadLettered(FAILURE),
 )
-DECLARED = Declared("q", "redrive-again-q", "redrive-alone-q", parks=True)
+DECLARED = Declared("q", "redrive-again-q", "redrive-alone-q", parks=frozenset())
 COPIES = Copies(DECLARED, TopologySettings(), user="guest")
 
 values = st.one_of(

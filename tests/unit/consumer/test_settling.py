@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -24,7 +23,7 @@ from redrive.domain.handling import Acked, DeadLettered, Retried
 from redrive.errors import BrokerError, ConnectionLost
 from redrive.settings.sections import TopologySettings
 
-DECLARED = Declared("q", "again", "alone", parks=True, handler="settle")
+DECLARED = Declared("q", "again", "alone", parks=frozenset({"q"}), handler="settle")
 DEAD = DeadLettered(Failure(error_type="ValueError", reason="no"))
 
 
@@ -33,7 +32,8 @@ class Told:
 
     user = "guest"
 
-    def __init__(self) -> None:
+    def __init__(self, queue: str = "q") -> None:
+        self.queue = queue
         self.events: list[str] = []
         self.answer: LaneOutcome | BrokerError = CONFIRMED
         self.confirmed = asyncio.Event()
@@ -60,7 +60,7 @@ class Told:
         pass
 
 
-def settling(told: Told, *, parks: bool = True, copies: Any = None) -> Settling:
+def settling(told: Told, *, copies: Any = None) -> Settling:
     async def no_ladder() -> None:
         raise AssertionError("no ladder is needed")
 
@@ -68,7 +68,7 @@ def settling(told: Told, *, parks: bool = True, copies: Any = None) -> Settling:
         copies or Copies(DECLARED, TopologySettings(), user="guest"),
         told,  # type: ignore[arg-type]
         receipts=Receipts("receipts", "q"),
-        declared=replace(DECLARED, parks=parks),
+        declared=DECLARED,
         make_ladder=no_ladder,
         stopping=asyncio.Event(),
     )
@@ -188,9 +188,9 @@ async def test_what_no_broker_takes_stays_where_nobody_parks_and_keeps_no_worker
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "_WAIT_FOR_A_PERSON", timedelta(seconds=0.1))
-    told = Told()
+    told = Told("again")
     told.answer = Poison(BrokerError("it closes the channel"))
-    await asyncio.wait_for(settling(told, parks=False).settle(delivered(), DEAD, told), 0.05)
+    await asyncio.wait_for(settling(told).settle(delivered(), DEAD, told), 0.05)
     assert told.events[-1] == "refused"
     await asyncio.sleep(0.2)
     assert told.events[-1] == "requeued"
@@ -200,9 +200,9 @@ async def test_what_stays_is_not_answered_by_one_that_stops(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "_WAIT_FOR_A_PERSON", timedelta(seconds=0.05))
-    told = Told()
+    told = Told("again")
     told.answer = Poison(BrokerError("it closes the channel"))
-    settles = settling(told, parks=False)
+    settles = settling(told)
     await settles.settle(delivered(), DEAD, told)
     settles._stopping.set()
     await asyncio.sleep(0.1)
