@@ -21,6 +21,8 @@ from redrive.broker.topology import DELIVERY_LIMIT
 
 Version = tuple[int, int]
 
+SPEND_DELIVERIES: Final = "--spend-deliveries"
+"""The option by which looks that cost are allowed."""
 NACK_IS_FREE: Final[Version] = (4, 3)
 _LIMITED_BY_DEFAULT: Final[Version] = (4, 0)
 _NEGATIVE_IS_NONE: Final[Version] = (4, 0)

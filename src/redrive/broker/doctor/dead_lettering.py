@@ -176,7 +176,7 @@ def wedged_by_full_targets(view: View, routes: Routes) -> Iterator[Finding]:
                 reason=f"{queue.dead_lettering:,} of its dead messages cannot leave: {name!r} is"
                 f" full ({target.messages:,} messages) and refuses them.",
                 advice=f"Start the consumers of {name!r}, or bring what is in it elsewhere:",
-                commands=(advice.make_queue(view.vhost, more), advice.move(name, more)),
+                commands=(advice.make_queue(view.vhost, more), advice.move(view, name, more)),
             )
 
 
