@@ -16,7 +16,7 @@ from tests.services.commands import Ran, Redrive
 from tests.services.letters import death
 from tests.services.moving import channel_to, declare, identities, publish, ready, take_all
 from tests.services.plugin import Vhost
-from tests.services.sweeping import SPENDS, command_line, in_queue, version_of
+from tests.services.sweeping import SPENDS, command_line, dead, in_queue, version_of
 
 FROM, TO = "broken", "mended"
 
@@ -163,3 +163,24 @@ def test_a_queue_whose_messages_looking_would_wear_out_is_not_moved_unless_told(
     assert ran.code == (1 if counted else 3)
     assert (SPENDS in ran.err) == counted
     assert redrive("move", "worn", TO, SPENDS).code == 3
+
+
+@pytest.mark.parametrize("policy", [None, 1_000_000])
+def test_a_limit_of_minus_one_harms_nothing_on_any_version(
+    vhost: Vhost, redrive: Redrive, policy: int | None
+) -> None:
+    """RabbitMQ 3 removes at the first return then, whatever a policy says."""
+    asyncio.run(declare(vhost.url, "endless", "quorum", x_delivery_limit=-1))
+    if policy is not None:
+        definition = f'{{"delivery-limit":{policy}}}'
+        vhost.node.ctl("set_policy", "-p", vhost.name, "raised", "^endless$", definition)
+    asyncio.run(publish(vhost.url, [dead(number, 1, "endless") for number in range(3)]))
+    removes = asyncio.run(version_of(vhost.url)) < (4, 0)
+    for command in (
+        ("peek", "endless"),
+        ("move", "endless", TO, "--search", "nowhere"),
+        ("sweep", "endless", "--target", TO, "--dry-run"),
+    ):
+        ran = redrive(*command)
+        assert ("removes every message that is looked at" in ran.err) == removes, ran
+    assert asyncio.run(in_queue(vhost.url, "endless")) == list("012")

@@ -91,7 +91,12 @@ class Patient:
         return found
 
     def run(self, script: str) -> None:
-        done = subprocess.run(
+        done = self.attempt(script)
+        assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
+
+    def attempt(self, script: str) -> subprocess.CompletedProcess[str]:
+        """Paste this into a shell, and see what comes of it."""
+        return subprocess.run(
             ["sh"],
             input=script,
             env=self.environment(),
@@ -100,7 +105,6 @@ class Patient:
             check=False,
             timeout=120,
         )
-        assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
 
     def environment(self) -> dict[str, str]:
         """A shell's, in which `redrive` and `rabbitmqctl` mean this broker."""

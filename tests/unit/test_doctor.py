@@ -310,6 +310,35 @@ def test_a_queue_whose_messages_wait_by_themselves_is_not_emptied_to_be_made_ane
     assert "when it is empty" in said
 
 
+def test_a_queue_is_made_anew_by_one_line_that_deletes_only_what_is_empty() -> None:
+    full = a_queue("orders", x_delivery_limit=-1, messages=3)
+    _, (line,) = advice.rebuild(a_view(full), full, {})
+    steps = str(line).split(" && ")
+    assert "redrive move orders orders.rebuilding --spend-deliveries" in steps
+    assert "redrive move orders.rebuilding orders" in steps
+    assert "\n" not in str(line)
+    for name in ("orders", "orders.rebuilding"):
+        delete = steps.index(f"rabbitmqctl delete_queue -p / {name}")
+        assert f"{name} is not deleted" in steps[delete - 1]
+    _, (line,) = advice.rebuild(a_view(full, version=(4, 3)), full, {})
+    assert "--spend-deliveries" not in str(line)
+
+
+def test_a_classic_queue_is_deleted_by_a_broker_that_looks_once_more() -> None:
+    empty = a_queue("orders", kind="classic")
+    _, (line,) = advice.rebuild(a_view(empty), empty, {})
+    assert " && rabbitmqctl delete_queue -p / --if-empty --if-unused orders && " in str(line)
+    assert "redrive move" not in str(line)
+
+
+def test_messages_of_a_queue_whose_making_anew_stopped_come_back_with_the_next() -> None:
+    empty, waiting = a_queue("orders"), a_queue("orders.rebuilding", messages=3)
+    said, (line,) = advice.rebuild(a_view(empty, waiting), empty, {})
+    assert "redrive move orders orders.rebuilding" not in str(line)
+    assert " && redrive move orders.rebuilding orders && " in str(line)
+    assert ".rebuilding" in said
+
+
 def test_permissions_that_are_known_are_kept_and_unknown_ones_replaced() -> None:
     lacking = Need("read", "queue", "dlq-queue", "to collect")
     needs = (lacking, Need("write", "exchange", "route.delay", "to wait"))

@@ -28,6 +28,11 @@ def test_a_version_that_cannot_be_read_is_the_one_that_forgives_least(
         ("quorum", None, (4, 0), True),
         ("quorum", None, (4, 2), True),
         ("quorum", -1, (4, 2), False),
+        ("quorum", -1, (3, 10), True),
+        ("quorum", -1, (3, 13), True),
+        ("quorum", -1, (4, 3), False),
+        ("quorum", 0, (3, 10), True),
+        ("classic", -1, (3, 10), False),
         ("quorum", 1_000_000, (4, 0), False),
         ("quorum", 3, (4, 3), False),
         (None, None, (3, 13), False),
@@ -38,12 +43,12 @@ def test_a_version_that_cannot_be_read_is_the_one_that_forgives_least(
 def test_a_look_costs_where_the_broker_counts_it_towards_a_limit(
     kind: str | None, limit: int | None, version: tuple[int, int], costs: bool
 ) -> None:
-    facts = QueueFacts(name="q", kind=kind, limit=limit)
+    facts = QueueFacts(name="q", kind=kind, limits=() if limit is None else (limit,))
     assert bool(facts.cost(version)) is costs
 
 
 def test_order_is_kept_but_by_quorum_queues_of_version_3() -> None:
-    limited = QueueFacts(name="q", kind="quorum", limit=5)
+    limited = QueueFacts(name="q", kind="quorum", limits=(5,))
     assert not QUORUM.order((4, 0), 1000)
     assert not QueueFacts(name="q", kind="classic").order((3, 10), 1000)
     assert "behind what arrived" in QUORUM.order((3, 10), 1)
@@ -52,11 +57,20 @@ def test_order_is_kept_but_by_quorum_queues_of_version_3() -> None:
 
 
 @pytest.mark.parametrize(
-    ("argument", "policy", "limit"),
-    [(None, None, None), (5, None, 5), (None, 7, 7), (5, 7, 5), (-1, 7, 7), (5, -1, 5)],
+    ("argument", "policy", "on_3", "on_4"),
+    [
+        (None, None, None, 20),
+        (5, None, 5, 5),
+        (None, 7, 7, 7),
+        (5, 7, 5, 5),
+        (-1, None, 0, None),
+        (-1, 7, 0, 7),
+        (-1, 1_000_000, 0, 1_000_000),
+        (5, -1, 0, 5),
+    ],
 )
-def test_the_stricter_of_argument_and_policy_is_the_limit(
-    argument: int | None, policy: int | None, limit: int | None
+def test_the_stricter_of_argument_and_policy_is_the_limit_and_on_version_3_minus_one_is_strict(
+    argument: int | None, policy: int | None, on_3: int | None, on_4: int | None
 ) -> None:
     found = {
         "name": "q",
@@ -66,4 +80,16 @@ def test_the_stricter_of_argument_and_policy_is_the_limit(
         "arguments": {} if argument is None else {"x-delivery-limit": argument},
         "effective_policy_definition": {} if policy is None else {"delivery-limit": policy},
     }
-    assert QueueFacts.from_management(found).limit == limit
+    facts = QueueFacts.from_management(found)
+    assert facts.delivery_limit((3, 10)) == facts.delivery_limit((3, 13)) == on_3
+    assert facts.delivery_limit((4, 0)) == facts.delivery_limit((4, 3)) == on_4
+
+
+def test_the_refusal_of_a_limit_of_minus_one_says_that_a_look_removes() -> None:
+    unlimited = QueueFacts(name="q", kind="quorum", limits=(-1, 1_000_000))
+    assert unlimited.cost((3, 10)) == (
+        "by the delivery limit of this quorum queue, -1, RabbitMQ 3.10 removes every message that"
+        " is looked at and not moved"
+    )
+    assert unlimited.removes_at_once((3, 13))
+    assert not unlimited.removes_at_once((4, 0))

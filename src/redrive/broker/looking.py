@@ -4,6 +4,8 @@ Tried on 3.10.8, 4.0.5 and 4.3.6, with the consumer cancelled first and one nack
 - Classic queues keep the order and count nothing.
 - Quorum queues up to 4.2 count every return, and where they have a delivery limit, the message that
   reaches it is dead-lettered or dropped. From 4.0 on they have one, 20, unless told otherwise.
+- A limit of -1 means none from 4.0 on. 3.x takes it at its word, also where a policy says more: the
+  first return removes the message.
 - From 4.3 on a nack does not count towards the limit.
 - Order: 4.x keeps it. 3.x puts what comes back behind what has arrived since, in its order; where
   there is a delivery limit, in front, and more than 32 messages in no order.
@@ -19,8 +21,11 @@ from redrive.broker.topology import DELIVERY_LIMIT
 
 Version = tuple[int, int]
 
+SPEND_DELIVERIES: Final = "--spend-deliveries"
+"""The option by which looks that cost are allowed."""
 NACK_IS_FREE: Final[Version] = (4, 3)
 _LIMITED_BY_DEFAULT: Final[Version] = (4, 0)
+_NEGATIVE_IS_NONE: Final[Version] = (4, 0)
 _DEFAULT_LIMIT: Final = 20
 _ORDERLY: Final = 32
 
@@ -41,8 +46,8 @@ class QueueFacts:
     name: str
     kind: str | None = None
     """`classic`, `quorum`, `stream`; None if unknown."""
-    limit: int | None = None
-    """Its delivery limit, by argument or policy, as far as is known."""
+    limits: tuple[int, ...] = ()
+    """Its delivery limits, by argument and by policy, as far as is known."""
     exclusive: bool = False
     consumers: tuple[str, ...] = ()
     """Who consumes it, as far as is known."""
@@ -54,9 +59,8 @@ class QueueFacts:
         return cls(
             name=str(found["name"]),
             kind=live.kind,
-            limit=_stricter(
-                _whole(live.arguments.get("x-delivery-limit")),
-                _whole(live.policy.get("delivery-limit")),
+            limits=_whole(
+                live.arguments.get("x-delivery-limit"), live.policy.get("delivery-limit")
             ),
             exclusive=live.exclusive or bool(found.get("owner_pid_details")),
             consumers=tuple(_consumers(found)),
@@ -64,10 +68,16 @@ class QueueFacts:
 
     def delivery_limit(self, version: Version) -> int | None:
         """The limit in force; None if there is none."""
-        limit = self.limit
-        if limit is None and version >= _LIMITED_BY_DEFAULT:
-            limit = _DEFAULT_LIMIT
-        return None if limit is None or limit < 0 else limit
+        if not self.limits:
+            return _DEFAULT_LIMIT if version >= _LIMITED_BY_DEFAULT else None
+        if version < _NEGATIVE_IS_NONE:
+            return max(0, min(self.limits))
+        limit = max(self.limits) if min(self.limits) < 0 else min(self.limits)
+        return None if limit < 0 else limit
+
+    def removes_at_once(self, version: Version) -> bool:
+        """Whether somebody meant no limit, and the broker removes at the first return."""
+        return version < _NEGATIVE_IS_NONE and any(limit < 0 for limit in self.limits)
 
     def cost(self, version: Version) -> str:
         """What a look costs its messages, in words; empty if nothing that matters."""
@@ -76,7 +86,14 @@ class QueueFacts:
         limit = self.delivery_limit(version)
         if limit is None or limit >= DELIVERY_LIMIT:
             return ""
-        by = f"RabbitMQ {version[0]}.{version[1]} counts every look towards the delivery limit"
+        broker = f"RabbitMQ {version[0]}.{version[1]}"
+        if limit == 0:
+            said = min(self.limits, default=0)
+            return (
+                f"by the delivery limit of this quorum queue, {said}, {broker} removes every"
+                " message that is looked at and not moved"
+            )
+        by = f"{broker} counts every look towards the delivery limit"
         if self.kind is None:
             return f"if it is a quorum queue, {by}, by default {limit}"
         return f"{by} of this quorum queue, {limit}, and then removes the message"
@@ -87,7 +104,7 @@ class QueueFacts:
             return ""
         if self.kind is None:
             return "if it is a quorum queue, what is left is now behind what arrived meanwhile"
-        if self.limit is not None:
+        if self.limits:
             scrambled = (
                 "a quorum queue with a delivery limit, on RabbitMQ 3, did not keep the order"
             )
@@ -99,15 +116,8 @@ class QueueFacts:
         return version < NACK_IS_FREE and self.kind != "classic"
 
 
-def _whole(value: object) -> int | None:
-    return value if type(value) is int else None
-
-
-def _stricter(argument: int | None, policy: int | None) -> int | None:
-    """The limit that holds of two: the lower, unless one says that there is none."""
-    if argument is None or policy is None:
-        return policy if argument is None else argument
-    return max(argument, policy) if argument < 0 or policy < 0 else min(argument, policy)
+def _whole(*values: object) -> tuple[int, ...]:
+    return tuple(value for value in values if type(value) is int)
 
 
 def _consumers(found: dict[str, Any]) -> list[str]:

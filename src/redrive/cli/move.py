@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from redrive import runtime
+from redrive.broker.looking import SPEND_DELIVERIES
 from redrive.cli.app import single
 from redrive.cli.filters import NOTHING_MATCHED
 from redrive.cli.invocation import Invocation, Output, invoked
@@ -26,7 +27,7 @@ from redrive.cli.passes import (
 from redrive.cli.rates import read_rate
 from redrive.cli.rendering import note, print_json
 from redrive.domain.durations import parse_duration
-from redrive.work.look import SPEND_DELIVERIES, Outcome
+from redrive.work.look import Outcome
 from redrive.work.matching import MessageFilters
 from redrive.work.move import MoveOrder, QueueMove
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from redrive import runtime
+from redrive.broker.looking import SPEND_DELIVERIES
 from redrive.cli import wording
 from redrive.cli.app import single
 from redrive.cli.filters import NOTHING_MATCHED
@@ -19,7 +20,6 @@ from redrive.cli.invocation import Invocation, Output, invoked
 from redrive.cli.letter_view import LetterView
 from redrive.cli.rendering import console, note, one_line, print_json
 from redrive.domain.letter import Arrival, Kept
-from redrive.work.look import SPEND_DELIVERIES
 from redrive.work.peek import Peeked
 from redrive.work.peek import peek as look
 from redrive.work.redact import Redaction

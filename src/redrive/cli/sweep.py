@@ -17,6 +17,7 @@ import structlog
 import typer
 
 from redrive import runtime
+from redrive.broker.looking import SPEND_DELIVERIES
 from redrive.cli.app import single
 from redrive.cli.filters import NOTHING_MATCHED
 from redrive.cli.invocation import Invocation, Output, invoked
@@ -34,7 +35,7 @@ from redrive.domain.durations import parse_duration
 from redrive.domain.globs import is_glob
 from redrive.domain.retry_count import CountBy
 from redrive.errors import BrokerError, StoreError
-from redrive.work.look import SPEND_DELIVERIES, Outcome
+from redrive.work.look import Outcome
 from redrive.work.sweep import Itinerary, Sweeper, SweepOrder
 
 if TYPE_CHECKING:

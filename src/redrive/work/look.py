@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from redrive.broker.looking import QueueFacts, Version
+from redrive.broker.looking import SPEND_DELIVERIES, QueueFacts, Version
 from redrive.errors import BrokerError
 from redrive.work.one_pass import Passed
 from redrive.work.transfer import Transfer
-
-SPEND_DELIVERIES = "--spend-deliveries"
-"""The option by which looks that cost are allowed."""
 
 
 class LookingCosts(BrokerError):

@@ -3,6 +3,9 @@
 Pure. `redrive` commands need what Redrive needs; `rabbitmqctl` runs where the broker does, as its
 user. Policies are made for one queue alone, one priority above what is in force and with its
 definition merged, as `redrive topology enroll` does: the policy of others is not touched.
+
+What deletes a queue is one line with what must have worked before: it goes on only if that did, and
+if the queue holds nothing, unacked messages too, and has no consumer.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import Any, Final
 from redrive.broker.doctor.finding import Command, Finding, PolicyChanges
 from redrive.broker.doctor.view import SeenQueue, View
 from redrive.broker.enrollment import Policy, exactly, matching, policy_name
+from redrive.broker.looking import SPEND_DELIVERIES
 from redrive.broker.topology import DELIVERY_LIMIT
 
 AT_LEAST_ONCE: Final = {"dead-letter-strategy": "at-least-once", "overflow": "reject-publish"}
@@ -24,12 +28,18 @@ APPLY: Final = Command("redrive topology apply")
 _MENDS: Final = "mended:"
 _REBUILD: Final = (
     "Arguments of a queue cannot be changed. Stop publishers and consumers, change what they"
-    " declare, then make the queue anew:"
+    " declare, then make the queue anew. The line stops at the first step that fails, and before a"
+    " queue that is not empty would be deleted."
+)
+_MEANWHILE: Final = (
+    "Until it ends, messages are in the queue named .rebuilding too: where it stopped, look there."
 )
 _WHEN_EMPTY: Final = (
     "Arguments of a queue cannot be changed, and a move would take their TTLs from the messages in"
     " it: make the queue anew when it is empty. The commands are shown then."
 )
+_IS_EMPTY: Final = 'BEGIN{n=ARGV[1];ARGV[1]=""} $1""==n""&&$2$3=="00"{found=1} END{exit found?0:1}'
+"""For awk: whether a line is of this name, of no messages and no consumers."""
 _KEEPS: Final = {"x-queue-type": "quorum", "x-delivery-limit": DELIVERY_LIMIT}
 
 
@@ -130,16 +140,13 @@ def rebuild(
             if binding["source"] != ""
         ],
     }
-    anew = (delete_queue(vhost, queue.name), import_definitions(document))
-    if not queue.messages:
-        return _REBUILD, anew
-    return _REBUILD, (
-        make_queue(vhost, waiting),
-        move(queue.name, waiting),
-        *anew,
-        move(waiting, queue.name),
-        delete_queue(vhost, waiting),
-    )
+    anew = (delete_empty(vhost, queue.name, queue.kind), import_definitions(document))
+    earlier = view.queues.get(waiting)
+    if not queue.messages and not (earlier and earlier.messages):
+        return _REBUILD, (_each_if_the_last(*anew),)
+    there = (make_queue(vhost, waiting), move(view, queue.name, waiting)) if queue.messages else ()
+    back = (move(view, waiting, queue.name), delete_empty(vhost, waiting, "quorum"))
+    return f"{_REBUILD} {_MEANWHILE}", (_each_if_the_last(*there, *anew, *back),)
 
 
 def make_queue(vhost: str, name: str) -> Command:
@@ -147,13 +154,38 @@ def make_queue(vhost: str, name: str) -> Command:
     return import_definitions({"queues": [_queue(vhost, name, _KEEPS)]})
 
 
-def move(source: str, target: str) -> Command:
-    """All messages of a queue to another."""
-    return Command("redrive move " + shlex.join([source, target]))
+def move(view: View, source: str, target: str) -> Command:
+    """All messages of a queue to another, also where a look would cost: none is to come back."""
+    queue = view.queues.get(source)
+    costs = queue is not None and queue.facts.cost(view.version)
+    options = [SPEND_DELIVERIES] if costs else []
+    return Command("redrive move " + shlex.join([source, target, *options]))
 
 
-def delete_queue(vhost: str, name: str) -> Command:
-    return Command("rabbitmqctl delete_queue " + shlex.join(["-p", vhost, name]))
+def delete_empty(vhost: str, name: str, kind: str) -> Command:
+    """Delete a queue unless it holds a message or has a consumer; what it holds unacked counts.
+
+    Classic queues are asked once more by the broker at that moment, for messages that are ready.
+    Quorum queues know no such flags, and their counts are up to five seconds old: so they are
+    looked at after six, then again for a while, for a move may not show at once.
+    """
+    empty = (
+        f"rabbitmqctl -q list_queues -p {quoted(vhost)} --no-table-headers name messages consumers"
+        f" | awk -F '\\t' {quoted(_IS_EMPTY)} {quoted(name)}"
+    )
+    flags = ["--if-empty", "--if-unused"] if kind == "classic" else []
+    if kind != "classic":
+        empty = f"for s in 6 3 3 3; do sleep $s; {empty} && break; done"
+    said = quoted(f"{name} is not deleted: it holds messages, has a consumer, or is not there")
+    words = shlex.join(["-p", vhost, *flags, name])
+    return Command(
+        f"{{ {empty} || {{ echo {said} >&2; false; }}; }} && rabbitmqctl delete_queue {words}"
+    )
+
+
+def _each_if_the_last(*steps: Command) -> Command:
+    """One line, of which nothing runs after a step that failed, however it is pasted."""
+    return Command(" && ".join(map(str, steps)))
 
 
 def make_exchange(vhost: str, name: str) -> Command:

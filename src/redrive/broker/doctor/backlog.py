@@ -85,7 +85,7 @@ def mixed_ttls(view: View, routes: Routes) -> Iterator[Finding]:
             reason=f"Messages leave a delay queue from the front only, and theirs differ: {what}",
             advice="Give each delay a queue of its own with one x-message-ttl, or let Redrive"
             f" retry.{' To let go now all that is in it:' if len(targets) == 1 else ''}",
-            commands=(advice.move(name, *targets),) if len(targets) == 1 else (),
+            commands=(advice.move(view, name, *targets),) if len(targets) == 1 else (),
         )
 
 

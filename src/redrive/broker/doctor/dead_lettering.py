@@ -13,7 +13,6 @@ from redrive.broker.enrollment import Policy, matching, policy_name
 from redrive.broker.looking import Version
 from redrive.broker.topology import DELIVERY_LIMIT
 
-NO_LIMIT_FROM: Final[Version] = (4, 0)
 """Since when a delivery limit of -1 means none, and 20 is the default."""
 _FLAG: Final = "stream_queue"
 _FLAG_UNTIL: Final[Version] = (3, 12)
@@ -45,10 +44,9 @@ def without_dead_letter_exchange(view: View, routes: Routes) -> Iterator[Finding
 def delivery_limits(view: View, routes: Routes) -> Iterator[Finding]:
     """Messages that come back too often are removed."""
     for queue in view.users_queues:
-        limit = queue.facts.limit
         if queue.kind != "quorum":
             continue
-        if limit is not None and limit < 0 and view.version < NO_LIMIT_FROM:
+        if queue.facts.removes_at_once(view.version):
             yield _removed_at_once(view, queue)
         elif (drops_at := _drops_at(view, queue)) is not None:
             yield _dropped(view, queue, drops_at, is_end=queue.name in routes.ends)
@@ -80,11 +78,7 @@ def _removed_at_once(view: View, queue: SeenQueue) -> Finding:
 
 def _dropped(view: View, queue: SeenQueue, limit: int, *, is_end: bool) -> Finding:
     raised = {"delivery-limit": DELIVERY_LIMIT}
-    why = (
-        "the queue's delivery limit"
-        if queue.facts.limit is not None
-        else "the broker's default limit"
-    )
+    why = "the queue's delivery limit" if queue.facts.limits else "the broker's default limit"
     said = ""
     if not is_end:
         commands = advice.enroll(view, queue)
@@ -182,7 +176,7 @@ def wedged_by_full_targets(view: View, routes: Routes) -> Iterator[Finding]:
                 reason=f"{queue.dead_lettering:,} of its dead messages cannot leave: {name!r} is"
                 f" full ({target.messages:,} messages) and refuses them.",
                 advice=f"Start the consumers of {name!r}, or bring what is in it elsewhere:",
-                commands=(advice.make_queue(view.vhost, more), advice.move(name, more)),
+                commands=(advice.make_queue(view.vhost, more), advice.move(view, name, more)),
             )
 
 

@@ -104,7 +104,7 @@ def _left_over(view: View, finding: drifting.Finding) -> Finding:
     commands = [Command(f"redrive topology delete {shlex.quote(part.name)} --yes")]
     if queue is not None and queue.messages:
         first = view.names.delayed_queue.replace("{n}", "1")
-        commands.insert(0, advice.move(part.name, first))
+        commands.insert(0, advice.move(view, part.name, first))
     return Finding(
         check="topology",
         severity=Severity.WARNING if len(commands) > 1 else Severity.NOTE,

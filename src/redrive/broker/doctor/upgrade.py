@@ -92,7 +92,7 @@ def delivery_limit(view: View, routes: Routes, target: Version) -> Iterator[Find
     if not crosses(view, target, _V4):
         return
     for queue in view.users_queues:
-        if queue.kind != "quorum" or queue.facts.limit is not None:
+        if queue.kind != "quorum" or queue.facts.limits:
             continue
         if queue.dead_letter_exchange == view.names.retry_exchange:
             continue  # Redrive takes what reaches a limit
