@@ -9,6 +9,7 @@ import pytest
 
 from redrive.domain import metrics
 from redrive.domain.alerting import LOG_SINK, Phase, Rule
+from redrive.settings.alerts import AlertSinkSettings
 from redrive.store.alert_messages import Claimed
 from redrive.store.store import Store
 from redrive.work.alert_list import list_alerts
@@ -21,15 +22,24 @@ from tests.services.sending import later, stored
 async def told(store: Store) -> list[tuple[str, str]]:
     """Every message that is due, taken and noted as sent, in order: the alert and what it says."""
     found: list[tuple[str, str]] = []
-    while claimed := await store.alert_messages.claim("t", LEASE):
-        for message in claimed:
-            found.append((message.alert, message.document["status"]))
-            await store.alert_messages.sent(message, "t")
+    while message := await store.alert_messages.claim("t", LOG_SINK, LEASE):
+        found.append((message.alert, message.document["status"]))
+        await store.alert_messages.sent(message, "t")
     return found
 
 
 async def claims(store: Store, worker: str = "t") -> list[Claimed]:
-    return await store.alert_messages.claim(worker, LEASE)
+    """Every message that is due and that nobody else has."""
+    found: list[Claimed] = []
+    while message := await store.alert_messages.claim(worker, LOG_SINK, LEASE):
+        found.append(message)
+    return found
+
+
+def webhook(name: str) -> AlertSinkSettings:
+    return AlertSinkSettings.model_validate(
+        {"name": name, "kind": "webhook", "url": "http://127.0.0.1:9/"}
+    )
 
 
 BACKLOG = rule("dlq_backlog > 2")
@@ -204,6 +214,21 @@ async def test_what_no_sink_takes_for_three_days_is_given_up(store: Store) -> No
     assert await store.alert_messages.failed(message, "t", "gone", MINUTE)
     later(store, timedelta(days=30))
     assert await claims(store) == []
+    await store.alert_messages.forget()
+    assert await store.alert_messages.waiting() == []
+
+
+async def test_a_message_to_a_sink_that_nobody_has_is_kept_for_some_days_and_keeps_no_other_waiting(
+    store: Store,
+) -> None:
+    at = desk(store, [BACKLOG], [webhook("gone")])
+    await stored(store, 3)
+    await at.judge()
+    assert await told(store) == [("TooMany", "firing")]
+    later(store, timedelta(days=3))
+    await store.alert_messages.forget()
+    assert [each.sink for each in await store.alert_messages.waiting()] == ["gone"]
+    later(store, timedelta(days=1, minutes=1))
     await store.alert_messages.forget()
     assert await store.alert_messages.waiting() == []
 
