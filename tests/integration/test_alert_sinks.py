@@ -22,6 +22,7 @@ from bench.letters import dead_letters
 from redrive.broker.processes import free_ports
 from redrive.domain.filters import Filters
 from redrive.settings.alerts import AlertSinkSettings
+from redrive.settings.values import SinkUrl
 from redrive.store.store import Store
 from redrive.work.alert_watch import LEASE
 from redrive.work.janitor import Chore, Janitor
@@ -35,6 +36,8 @@ from tests.services.receiving import Receiver
 from tests.services.retrying import DEAD, declare_topology, topology
 from tests.services.sending import later, stored
 
+UNUSABLE = SinkUrl("http://ops:s3cret@localhost/T0 s3cret")
+"""As no settings take it."""
 BACKLOG = rule("dlq_backlog > 2", summary="Letters wait.")
 
 
@@ -169,6 +172,16 @@ async def test_a_redirect_is_a_failure_and_not_followed(store: Store, receiver: 
     await at.tell()
     (waiting,) = await store.alert_messages.waiting()
     assert "302" in waiting.error
+
+
+@pytest.mark.parametrize("kind", ["webhook", "slack", "alertmanager"])
+async def test_a_url_that_cannot_be_used_is_not_shown_with_the_reason(
+    store: Store, kind: str
+) -> None:
+    at = await firing(store, sink(kind, "http://localhost/").model_copy(update={"url": UNUSABLE}))
+    await at.tell()
+    (waiting,) = await store.alert_messages.waiting()
+    assert waiting.error == "its url cannot be used"
 
 
 # E-mail

@@ -204,8 +204,9 @@ async def _in_thread(thread: ThreadPoolExecutor, function: Any, *given: Any) -> 
         raise
     except TimeoutError:
         raise SinkFailed(f"no answer within {_DEADLINE:g} s") from None
-    except Exception as error:  # one sink must not end the janitor
-        raise SinkFailed(f"{type(error).__name__}: {error}") from error
+    except Exception as error:  # noqa: BLE001  (one sink must not end the janitor)
+        # Not its text, which may hold the URL, and viewers see this.
+        raise SinkFailed(f"it cannot be told: {type(error).__name__}") from None
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -216,17 +217,12 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 def _post(url: str, body: bytes, headers: dict[str, str]) -> None:
-    request = urllib.request.Request(  # noqa: S310 - the settings take http and https only
-        url,
-        data=body,
-        headers={
-            "Content-Type": "application/json",
-            "User-Agent": f"redrive/{__version__}",
-            **headers,
-        },
-    )
+    about = {"Content-Type": "application/json", "User-Agent": f"redrive/{__version__}"}
     opener = urllib.request.build_opener(_NoRedirects)
     try:
+        request = urllib.request.Request(  # noqa: S310 - the settings take http and https only
+            url, data=body, headers=about | headers
+        )
         with opener.open(request, timeout=_PATIENCE):
             return
     except urllib.error.HTTPError as error:
@@ -269,6 +265,8 @@ def _plainly(error: Exception) -> str:
         return f"no answer within {_PATIENCE:g} s"
     if isinstance(cause, OSError) and cause.strerror:
         return cause.strerror.lower()
+    if isinstance(cause, ValueError | http.client.InvalidURL):
+        return "its url cannot be used"  # the text of these holds the URL, or a part of it
     return " ".join(str(cause).split()) or type(cause).__name__
 
 
