@@ -73,6 +73,12 @@ async def sinks_with_messages(connection: AsyncConnection, alert: str) -> set[st
     return set((await connection.execute(query)).scalars())
 
 
+async def sinks_told(connection: AsyncConnection, alert: str) -> set[str]:
+    """The sinks that have had a message of an alert lately, or are to have one."""
+    query = select(_MESSAGE.sink).where(_MESSAGE.alert == alert).distinct()
+    return set((await connection.execute(query)).scalars())
+
+
 class AlertMessages:
     """The messages of the store."""
 
