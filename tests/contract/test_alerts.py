@@ -242,6 +242,10 @@ async def test_a_message_of_a_sender_that_died_is_sent_by_another_with_the_same_
     later(store, LEASE)
     (still,) = await claims(store, "lives")
     assert still.id == first.id
+    await store.alert_messages.failed(first, "dies", "refused", MINUTE)
+    await store.alert_messages.sent(still, "lives")
+    counted = await store.figures.read()
+    assert counted.values[metrics.ALERT_MESSAGES.name] == {("sent",): 1, ("failed",): 0}
 
 
 async def test_messages_of_an_alert_go_in_their_order(store: Store) -> None:
@@ -260,6 +264,19 @@ async def test_messages_of_an_alert_go_in_their_order(store: Store) -> None:
     assert await told(store) == [("TooMany", "firing"), ("TooMany", "resolved")]
     counted = await store.figures.read()
     assert counted.values[metrics.ALERT_MESSAGES.name] == {("sent",): 2, ("failed",): 1}
+
+
+async def test_of_messages_that_failed_the_reason_of_the_oldest_is_shown(store: Store) -> None:
+    at = desk(store, [BACKLOG, rule("dlq_backlog > 1", "Other")])
+    await stored(store, 3)
+    await at.judge()
+    first, second = sorted(await claims(store), key=lambda message: message.id)
+    await store.alert_messages.failed(second, "t", "z: no such host", MINUTE)
+    (waiting,) = await store.alert_messages.waiting()
+    assert (waiting.messages, waiting.error) == (2, "z: no such host")
+    await store.alert_messages.failed(first, "t", "a: refused", MINUTE)
+    (waiting,) = await store.alert_messages.waiting()
+    assert (waiting.messages, waiting.error) == (2, "a: refused")
 
 
 async def test_what_no_sink_takes_for_three_days_is_given_up(store: Store) -> None:

@@ -24,6 +24,7 @@ from redrive.domain.filters import Filters
 from redrive.settings.alerts import AlertSinkSettings
 from redrive.settings.values import SinkUrl
 from redrive.store.store import Store
+from redrive.work.alert_sinks import is_near
 from redrive.work.alert_watch import LEASE
 from redrive.work.janitor import Chore, Janitor
 from tests.services.alerting import MINUTE, Desk, desk, rule
@@ -254,6 +255,22 @@ async def test_a_mail_server_that_does_not_let_us_in_is_said_and_tried_again(
     (waiting,) = await store.alert_messages.waiting()
     assert "535" in waiting.error
     assert "wrong" not in waiting.error
+
+
+@pytest.mark.parametrize(
+    ("address", "near"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.9.10", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("10.0.0.1", False),
+        ("203.0.113.7", False),
+        ("fe80::1%eth0", False),
+    ],
+)
+def test_a_password_goes_unencrypted_to_this_machine_only(address: str, near: bool) -> None:
+    assert is_near(address) is near
 
 
 # Others do not wait

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, and_, delete, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, delete, exists, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from redrive.domain import metrics
@@ -87,15 +87,20 @@ class AlertMessages:
         self._clock = clock
 
     async def waiting(self) -> list[Waiting]:
-        """The sinks that have not taken all messages, with the newest reason."""
+        """The sinks that have not taken all messages, with why the oldest that failed did."""
         query = (
-            select(_MESSAGE.sink, func.count(), func.max(_MESSAGE.error))
+            select(_MESSAGE.sink, _MESSAGE.error)
             .where(_MESSAGE.due_at.is_not(None))
-            .group_by(_MESSAGE.sink)
-            .order_by(_MESSAGE.sink)
+            .order_by(_MESSAGE.sink, _MESSAGE.id)
         )
+        errors: dict[str, list[str]] = {}
         async with self._database.reading() as connection:
-            return [Waiting(*row) for row in (await connection.execute(query)).all()]
+            for sink, error in (await connection.execute(query)).all():
+                errors.setdefault(sink, []).append(error)
+        return [
+            Waiting(sink, len(found), next(filter(None, found), ""))
+            for sink, found in errors.items()
+        ]
 
     async def claim(self, worker: str, sink: str, lease: timedelta) -> Claimed | None:
         """A message to a sink that is due, for this process: the oldest of its alert."""
@@ -139,14 +144,15 @@ class AlertMessages:
         await self._settle(message, worker, "sent", error="")
 
     async def failed(self, message: Claimed, worker: str, error: str, again_in: timedelta) -> bool:
-        """A sink has not; it is tried again, unless it was for days. Whether it is given up."""
+        """A sink has not; it is tried again, unless it was for days. Whether it is given up by
+        this process, which another may have taken it from."""
         async with self._database.reading() as connection:
             now = await self._clock.now(connection)
         give_up = now - message.created_at > _GIVEN_UP
-        await self._settle(
+        settled = await self._settle(
             message, worker, "failed", error=error, again_in=None if give_up else again_in
         )
-        return give_up
+        return give_up and settled
 
     async def _settle(
         self,
@@ -156,10 +162,11 @@ class AlertMessages:
         *,
         error: str,
         again_in: timedelta | None = None,
-    ) -> None:
+    ) -> bool:
+        """Note and count it; False if the lease was lost, and another process does."""
         async with self._database.writing() as connection:
             now = await self._clock.now(connection)
-            await connection.execute(
+            done = await connection.execute(
                 update(redrive_alert_message)
                 .where(_MESSAGE.id == message.id, _MESSAGE.locked_by == worker)
                 .values(
@@ -171,7 +178,9 @@ class AlertMessages:
                     locked_at=None,
                 )
             )
-            await add_counts(connection, {(metrics.ALERT_MESSAGES.name, outcome): 1})
+            if done.rowcount:
+                await add_counts(connection, {(metrics.ALERT_MESSAGES.name, outcome): 1})
+        return bool(done.rowcount)
 
     async def forget(self) -> None:
         """Remove messages that were sent some time ago, and those to sinks that nobody has."""

@@ -12,6 +12,7 @@ import asyncio
 import hashlib
 import hmac
 import http.client
+import ipaddress
 import json
 import smtplib
 import ssl
@@ -146,7 +147,8 @@ class AlertmanagerSink:
 
 
 class EmailSink:
-    """Sends by SMTP; encrypted wherever the server can."""
+    """Sends by SMTP; encrypted wherever the server can, and a password never otherwise, except to
+    this machine."""
 
     refreshed = False
 
@@ -241,10 +243,28 @@ def _mail(url: str, mail: EmailMessage) -> None:
                 server.starttls(context=ssl.create_default_context())
                 server.ehlo()
             if parts.username:
+                _require_private(server)
                 server.login(unquote(parts.username), unquote(parts.password or ""))
             server.send_message(mail)
     except (OSError, smtplib.SMTPException, ValueError) as error:
         raise SinkFailed(_plainly(error)) from None
+
+
+def _require_private(server: smtplib.SMTP) -> None:
+    """Nobody on the way reads the password."""
+    assert server.sock is not None  # it has answered
+    if not isinstance(server.sock, ssl.SSLSocket) and not is_near(server.sock.getpeername()[0]):
+        raise SinkFailed(
+            "it offers no encryption, so the password is not sent; use smtps:// or a server that"
+            " has STARTTLS"
+        )
+
+
+def is_near(address: str) -> bool:
+    """Whether what is sent to an address stays on this machine."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return (mapped or found).is_loopback
 
 
 def _connected(scheme: str, host: str, port: int | None) -> smtplib.SMTP:
