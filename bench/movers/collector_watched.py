@@ -17,7 +17,7 @@ import uvloop
 from bench.movers.collector import collect
 from bench.movers.told import move_until_told
 from redrive.cli.logs import configure_logs
-from redrive.domain.alerting import DEFAULT_RULES
+from redrive.domain.alerting import DEFAULT_RULES, LOG_SINK
 from redrive.server.metrics import expose
 from redrive.store.store import Store, open_letter_store
 from redrive.tally import Tally
@@ -42,7 +42,7 @@ async def watch(store: Store, stop: asyncio.Event) -> None:
 
     chores = [
         Chore("alerts", 5.0, alerts.round),
-        Chore("messages", 2.0, sender.round),
+        Chore("messages", 2.0, lambda: sender.round(LOG_SINK)),
         Chore("scrape", SCRAPED_EVERY, scrape),
     ]
     counting = Counting("bench", {"collector"}, store.counts, Tally())

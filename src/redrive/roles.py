@@ -17,6 +17,7 @@ import signal
 import threading
 from collections.abc import Awaitable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -318,7 +319,10 @@ async def _run_janitor(process: Process, store: Store) -> None:
         Chore("sessions", _FORGET_EVERY, store.access.forget),
         Chore("requests", _FORGET_EVERY, store.requests.forget),
         Chore("alerts", _ALERTS_EVERY, alerts.watch.round),
-        Chore("alert messages", _MESSAGES_EVERY, alerts.sender.round),
+        *(
+            Chore(f"messages to {sink}", _MESSAGES_EVERY, partial(alerts.sender.round, sink))
+            for sink in alerts.sinks.by_name
+        ),
         Chore("silences", _FORGET_EVERY, store.alerts.forget_silences),
         Chore("sent messages", _FORGET_EVERY, store.alert_messages.forget),
         Chore("retention", _RETENTION_EVERY, Retention.by(settings.retention, store.expiry).round),

@@ -9,27 +9,42 @@ import pytest
 
 from redrive.domain import metrics
 from redrive.domain.alerting import LOG_SINK, Phase, Rule
+from redrive.domain.filters import Audit
+from redrive.settings.alerts import AlertSinkSettings
 from redrive.store.alert_messages import Claimed
+from redrive.store.alerts import Alerts
+from redrive.store.books import Books
 from redrive.store.store import Store
 from redrive.work.alert_list import list_alerts
-from redrive.work.alert_watch import LEASE
-from tests.services.alerting import CONSOLE, DEFAULTS, DRIVES, MINUTE, desk, rule
-from tests.services.letters import failed
+from redrive.work.alert_message import AlertWords
+from redrive.work.alert_watch import LEASE, AlertWatch
+from redrive.work.redact import NO_REDACTION
+from tests.services.alerting import CONSOLE, DEFAULTS, DRIVES, MINUTE, STEP, desk, rule
+from tests.services.letters import failed, letter_store
 from tests.services.sending import later, stored
 
 
 async def told(store: Store) -> list[tuple[str, str]]:
     """Every message that is due, taken and noted as sent, in order: the alert and what it says."""
     found: list[tuple[str, str]] = []
-    while claimed := await store.alert_messages.claim("t", LEASE):
-        for message in claimed:
-            found.append((message.alert, message.document["status"]))
-            await store.alert_messages.sent(message, "t")
+    while message := await store.alert_messages.claim("t", LOG_SINK, LEASE):
+        found.append((message.alert, message.document["status"]))
+        await store.alert_messages.sent(message, "t")
     return found
 
 
 async def claims(store: Store, worker: str = "t") -> list[Claimed]:
-    return await store.alert_messages.claim(worker, LEASE)
+    """Every message that is due and that nobody else has."""
+    found: list[Claimed] = []
+    while message := await store.alert_messages.claim(worker, LOG_SINK, LEASE):
+        found.append(message)
+    return found
+
+
+def webhook(name: str) -> AlertSinkSettings:
+    return AlertSinkSettings.model_validate(
+        {"name": name, "kind": "webhook", "url": "http://127.0.0.1:9/"}
+    )
 
 
 BACKLOG = rule("dlq_backlog > 2")
@@ -111,6 +126,38 @@ async def test_of_many_judges_at_once_one_judges_each_step(store: Store) -> None
     assert await told(store) == [("TooMany", "firing")]
 
 
+async def test_a_judge_that_is_overtaken_by_one_of_a_later_step_tells_nothing(store: Store) -> None:
+    ids = await stored(store, 3)
+    later(store, MINUTE)
+    at = desk(store, [BACKLOG])
+
+    class Slow(Books):
+        """Takes so long that another judge comes first, when the letters are gone."""
+
+        async def audit(self) -> Audit:
+            found = await super().audit()
+            await store.decisions.discard(ids, "me")
+            await at.judge()
+            return found
+
+    alerts = Alerts(store.database, store.clock, store.figures, Slow(store.database))
+    slow = AlertWatch(alerts, [BACKLOG], at.sinks, AlertWords(NO_REDACTION, CONSOLE))
+    await slow.round()
+    assert await at.phase() is Phase.QUIET
+    assert await told(store) == []
+
+
+async def test_two_judges_of_different_steps_at_once_tell_once_that_an_alert_fires(
+    store_database: str,
+) -> None:
+    async with letter_store(store_database) as one, letter_store(store_database) as two:
+        await stored(one, 3)
+        rules = [rule("dlq_backlog > 2", f"Alert{number}") for number in range(5)]
+        first, second = desk(one, rules), desk(two, rules[::-1])
+        await asyncio.gather(first.judge(MINUTE), second.judge(MINUTE + STEP))
+        assert sorted(await told(two)) == [(each.name, "firing") for each in rules]
+
+
 # Silences
 
 
@@ -137,6 +184,26 @@ async def test_what_was_told_to_fire_is_told_to_be_resolved_during_a_silence_too
     await store.decisions.discard(ids, "me")
     await at.judge()
     assert await told(store) == [("TooMany", "firing"), ("TooMany", "resolved")]
+
+
+async def test_alertmanager_hears_of_what_was_told_to_fire_during_a_silence_too(
+    store: Store,
+) -> None:
+    sink = AlertSinkSettings.model_validate(
+        {"name": "am", "kind": "alertmanager", "url": "http://127.0.0.1:9"}
+    )
+    at = desk(store, [BACKLOG], [sink])
+    await stored(store, 3)
+    await at.judge()
+    await store.alerts.silence("TooMany", timedelta(hours=1), "", "ann")
+    first = await store.alert_messages.claim("t", "am", LEASE)
+    assert first is not None
+    await store.alert_messages.sent(first, "t")
+    await at.judge_for(MINUTE, STEP)
+    again = await store.alert_messages.claim("t", "am", LEASE)
+    assert again is not None
+    assert again.document["status"] == "still firing"
+    assert await told(store) == [("TooMany", "firing")]
 
 
 async def test_a_silence_can_be_ended_and_is_shown_while_it_lasts(store: Store) -> None:
@@ -175,6 +242,10 @@ async def test_a_message_of_a_sender_that_died_is_sent_by_another_with_the_same_
     later(store, LEASE)
     (still,) = await claims(store, "lives")
     assert still.id == first.id
+    await store.alert_messages.failed(first, "dies", "refused", MINUTE)
+    await store.alert_messages.sent(still, "lives")
+    counted = await store.figures.read()
+    assert counted.values[metrics.ALERT_MESSAGES.name] == {("sent",): 1, ("failed",): 0}
 
 
 async def test_messages_of_an_alert_go_in_their_order(store: Store) -> None:
@@ -195,6 +266,19 @@ async def test_messages_of_an_alert_go_in_their_order(store: Store) -> None:
     assert counted.values[metrics.ALERT_MESSAGES.name] == {("sent",): 2, ("failed",): 1}
 
 
+async def test_of_messages_that_failed_the_reason_of_the_oldest_is_shown(store: Store) -> None:
+    at = desk(store, [BACKLOG, rule("dlq_backlog > 1", "Other")])
+    await stored(store, 3)
+    await at.judge()
+    first, second = sorted(await claims(store), key=lambda message: message.id)
+    await store.alert_messages.failed(second, "t", "z: no such host", MINUTE)
+    (waiting,) = await store.alert_messages.waiting()
+    assert (waiting.messages, waiting.error) == (2, "z: no such host")
+    await store.alert_messages.failed(first, "t", "a: refused", MINUTE)
+    (waiting,) = await store.alert_messages.waiting()
+    assert (waiting.messages, waiting.error) == (2, "a: refused")
+
+
 async def test_what_no_sink_takes_for_three_days_is_given_up(store: Store) -> None:
     at = desk(store, [BACKLOG])
     await stored(store, 3)
@@ -204,6 +288,21 @@ async def test_what_no_sink_takes_for_three_days_is_given_up(store: Store) -> No
     assert await store.alert_messages.failed(message, "t", "gone", MINUTE)
     later(store, timedelta(days=30))
     assert await claims(store) == []
+    await store.alert_messages.forget()
+    assert await store.alert_messages.waiting() == []
+
+
+async def test_a_message_to_a_sink_that_nobody_has_is_kept_for_some_days_and_keeps_no_other_waiting(
+    store: Store,
+) -> None:
+    at = desk(store, [BACKLOG], [webhook("gone")])
+    await stored(store, 3)
+    await at.judge()
+    assert await told(store) == [("TooMany", "firing")]
+    later(store, timedelta(days=3))
+    await store.alert_messages.forget()
+    assert [each.sink for each in await store.alert_messages.waiting()] == ["gone"]
+    later(store, timedelta(days=1, minutes=1))
     await store.alert_messages.forget()
     assert await store.alert_messages.waiting() == []
 
@@ -219,6 +318,26 @@ async def test_an_alert_whose_rule_is_gone_is_forgotten(store: Store) -> None:
     await desk(store, [BACKLOG]).judge()
     await desk(store, [rule("dlq_failed > 5", "Other")]).judge(timedelta(minutes=11))
     assert [each.name for each in await store.alerts.all()] == ["Other"]
+
+
+async def test_an_alert_whose_rule_is_gone_is_told_to_be_resolved_to_whoever_knew_of_it(
+    store: Store,
+) -> None:
+    sinks = [webhook("ops"), webhook("others")]
+    before = desk(store, [rule("dlq_backlog > 2", sinks=(LOG_SINK, "ops"))], sinks)
+    after = desk(store, [rule("dlq_failed > 5", "Other")], sinks)
+    await stored(store, 3)
+    await before.judge()
+    assert await told(store) == [("TooMany", "firing")]
+    await after.judge(timedelta(minutes=11))
+    (resolved,) = await claims(store)
+    assert (resolved.alert, resolved.document["status"]) == ("TooMany", "resolved")
+    assert resolved.document["summary"] == "No rule has this name any more."
+    waiting = await store.alert_messages.waiting()
+    assert [(each.sink, each.messages) for each in waiting] == [(LOG_SINK, 1), ("ops", 2)]
+    await store.alert_messages.sent(resolved, "t")
+    await after.judge(timedelta(minutes=11))
+    assert await claims(store) == []
 
 
 async def test_what_came_in_while_nobody_judged_does_not_count_for_now(store: Store) -> None:

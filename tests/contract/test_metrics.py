@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from redrive.domain import metrics
 from redrive.domain.breaker import Position
@@ -13,7 +15,7 @@ from redrive.domain.letter import Result
 from redrive.domain.lifecycle import State
 from redrive.domain.metrics import COUNTED, INFINITE, METRICS, Kind, Metric, Readings
 from redrive.domain.verdict import Receipt
-from redrive.store.counts import ALIVE
+from redrive.store.counts import ALIVE, Counts
 from redrive.store.store import Store, open_letter_store
 from redrive.tally import Tally
 from redrive.work.counting import Counting
@@ -191,6 +193,17 @@ async def test_a_process_that_ends_writes_the_last_of_its_counts(store: Store) -
     found = await read(store)
     assert found.total(metrics.PROCESSES.name) == 0
     assert found.total(metrics.RECONNECTS.name, "worker") == 1
+
+
+async def test_an_unexpected_error_of_the_counting_is_logged_when_it_happens(store: Store) -> None:
+    class Broken(Counts):
+        async def beat(self, *_: Any) -> None:
+            raise RuntimeError("boom")
+
+    counting = Counting("p1", {"worker"}, Broken(store.database, store.clock), Tally())
+    with capture_logs() as logs, pytest.raises(RuntimeError, match="boom"):
+        await counting.write()
+    assert [line["event"] for line in logs] == ["run.not_counted"]
 
 
 async def test_breakers_are_counted_and_open_ones_named(store: Store) -> None:

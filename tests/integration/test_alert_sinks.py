@@ -9,6 +9,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from email import message_from_bytes, policy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,10 @@ from bench.letters import dead_letters
 from redrive.broker.processes import free_ports
 from redrive.domain.filters import Filters
 from redrive.settings.alerts import AlertSinkSettings
+from redrive.settings.values import SinkUrl
 from redrive.store.store import Store
+from redrive.work.alert_sinks import is_near
+from redrive.work.alert_watch import LEASE
 from redrive.work.janitor import Chore, Janitor
 from tests.services.alerting import MINUTE, Desk, desk, rule
 from tests.services.collecting import collecting
@@ -33,6 +37,8 @@ from tests.services.receiving import Receiver
 from tests.services.retrying import DEAD, declare_topology, topology
 from tests.services.sending import later, stored
 
+UNUSABLE = SinkUrl("http://ops:s3cret@localhost/T0 s3cret")
+"""As no settings take it."""
 BACKLOG = rule("dlq_backlog > 2", summary="Letters wait.")
 
 
@@ -66,7 +72,7 @@ async def test_a_webhook_gets_the_document_signed_and_with_an_id(
     store: Store, receiver: Receiver
 ) -> None:
     at = await firing(store, sink("webhook", receiver.url, secret="s3cret"))
-    assert await at.sender().round() == 2
+    assert await at.tell() == 2
     (request,) = receiver.received
     assert request.document["alert"] == "TooMany"
     assert request.document["summary"] == "Letters wait."
@@ -84,25 +90,25 @@ async def test_a_receiver_that_is_down_for_a_while_misses_no_alert(
     receiver.down()
     at = await firing(store, sink("webhook", receiver.url))
     sender = at.sender()
-    await sender.round()
+    await at.tell(sender)
     (waiting,) = await store.alert_messages.waiting()
     assert (waiting.sink, waiting.messages) == ("webhook", 1)
     assert "refused" in waiting.error
     for _ in range(10):
         later(store, timedelta(minutes=5))
-        await sender.round()
+        await at.tell(sender)
     async for ids in store.decisions.chosen(Filters()):
         await store.decisions.discard(ids, "me")
     await at.judge()
     receiver.status = 503
     receiver.up()
     later(store, timedelta(minutes=5))
-    await sender.round()
+    await at.tell(sender)
     receiver.received.clear()
     receiver.status = 200
     for _ in range(2):
         later(store, timedelta(minutes=5))
-        await sender.round()
+        await at.tell(sender)
     assert receiver.told == [("TooMany", "firing"), ("TooMany", "resolved")]
     assert await store.alert_messages.waiting() == []
 
@@ -125,7 +131,7 @@ async def test_two_processes_send_one_message_not_two(
             sender = at.sender(name)
             for _ in range(5):
                 await at.watch.round()
-                await sender.round()
+                await at.tell(sender)
 
         await asyncio.gather(work(first, "a"), work(second, "b"), work(first, "c"))
     assert receiver.told == [("TooMany", "firing")]
@@ -135,19 +141,48 @@ async def test_slack_gets_text_that_is_not_taken_for_markup(
     store: Store, receiver: Receiver
 ) -> None:
     at = await firing(store, sink("slack", receiver.url))
-    await at.sender().round()
+    await at.tell()
     text = receiver.received[0].document["text"]
     assert text.startswith("*[firing] TooMany (warning)*")
     assert "&lt;boom&gt; &amp; more" in text
     assert "3 letters in orders" in text
 
 
+async def test_what_a_slow_sink_has_not_been_sent_yet_nobody_else_is_kept_from_sending(
+    store: Store, receiver: Receiver
+) -> None:
+    receiver.asleep = threading.Event()
+    rules = [rule("dlq_backlog > 2", f"Alert{number}") for number in range(3)]
+    at = desk(store, rules, [sink("webhook", receiver.url)])
+    await stored(store, 3)
+    await at.judge()
+    slow = asyncio.create_task(at.tell(at.sender("slow")))
+    await eventually_async(lambda: receiver.received, what="the first message hangs")
+    later(store, timedelta(seconds=50))  # longer than one sending may take, shorter than its lease
+    first = receiver.received[0].document["alert"]
+    claimed = [await store.alert_messages.claim("other", "webhook", LEASE) for _ in range(3)]
+    assert {each.alert for each in claimed if each} == {each.name for each in rules} - {first}
+    receiver.asleep.set()
+    assert await slow == 4  # three of the log
+    assert len(receiver.received) == 1
+
+
 async def test_a_redirect_is_a_failure_and_not_followed(store: Store, receiver: Receiver) -> None:
     receiver.status = 302
     at = await firing(store, sink("webhook", receiver.url))
-    await at.sender().round()
+    await at.tell()
     (waiting,) = await store.alert_messages.waiting()
     assert "302" in waiting.error
+
+
+@pytest.mark.parametrize("kind", ["webhook", "slack", "alertmanager"])
+async def test_a_url_that_cannot_be_used_is_not_shown_with_the_reason(
+    store: Store, kind: str
+) -> None:
+    at = await firing(store, sink(kind, "http://localhost/").model_copy(update={"url": UNUSABLE}))
+    await at.tell()
+    (waiting,) = await store.alert_messages.waiting()
+    assert waiting.error == "its url cannot be used"
 
 
 # E-mail
@@ -196,7 +231,7 @@ async def test_a_mail_arrives_at_everybody_by_a_real_server(
     to = ["ops@example.com", "ann@example.com"]
     url = f"smtp://ann:p%40ss@127.0.0.1:{port}"
     at = await firing(store, sink("email", url, sender="redrive@example.com", to=to))
-    await at.sender().round()
+    await at.tell()
     ((recipients, raw),) = box.mails
     mail = message_from_bytes(raw, policy=policy.default)
     assert recipients == to
@@ -216,10 +251,26 @@ async def test_a_mail_server_that_does_not_let_us_in_is_said_and_tried_again(
     _, port = mailbox
     url = f"smtp://ann:wrong@127.0.0.1:{port}"
     at = await firing(store, sink("email", url, sender="a@example.com", to=["b@example.com"]))
-    await at.sender().round()
+    await at.tell()
     (waiting,) = await store.alert_messages.waiting()
     assert "535" in waiting.error
     assert "wrong" not in waiting.error
+
+
+@pytest.mark.parametrize(
+    ("address", "near"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.9.10", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("10.0.0.1", False),
+        ("203.0.113.7", False),
+        ("fe80::1%eth0", False),
+    ],
+)
+def test_a_password_goes_unencrypted_to_this_machine_only(address: str, near: bool) -> None:
+    assert is_near(address) is near
 
 
 # Others do not wait
@@ -235,12 +286,14 @@ async def test_a_sink_that_hangs_keeps_neither_other_sinks_nor_the_collector_wai
     )
     await declare_topology(vhost.url, topology("quorum"))
     async with letter_store(f"sqlite:///{tmp_path}/shared.db") as shared:
-        at = await firing(shared, hanging, sink("webhook", receiver.url))
+        sinks = (hanging, sink("webhook", receiver.url))
+        at = desk(shared, [BACKLOG, rule("dlq_backlog > 100", "Second")], sinks)
+        await stored(shared, 3)
+        await at.judge()
         stopping = asyncio.Event()
         sender = at.sender()
-        janitor = asyncio.create_task(
-            Janitor([Chore("messages", 0.05, sender.round)]).run(stopping)
-        )
+        chores = [Chore(name, 0.05, partial(sender.round, name)) for name in at.sinks.by_name]
+        janitor = asyncio.create_task(Janitor(chores).run(stopping))
         await eventually_async(lambda: asleep.received, what="the message hangs")
         async with collecting(vhost.url, shared.letters, DEAD):
             await publish(vhost.url, list(dead_letters(DEAD, 500)))
@@ -250,6 +303,12 @@ async def test_a_sink_that_hangs_keeps_neither_other_sinks_nor_the_collector_wai
 
             await eventually_async(all_there, within=15, what="everything is collected")
         assert receiver.told == [("TooMany", "firing")]
+        await at.judge()
+        await eventually_async(
+            lambda: receiver.told == [("TooMany", "firing"), ("Second", "firing")],
+            within=5,
+            what="what fires while a message hangs is told",
+        )
         assert len(asleep.received) == 1
         asleep.down()
         stopping.set()

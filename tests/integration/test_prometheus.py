@@ -56,7 +56,6 @@ async def test_alertmanager_gets_a_default_alert_when_it_fires_and_when_it_resol
         {"name": "am", "kind": "alertmanager", "url": receiver.url}
     )
     at, drive = desk(store, [default], [sink]), DRIVES[default.name]
-    sender = at.sender()
     await at.judge()
     await drive.fire(at)
     await at.judge()
@@ -71,12 +70,11 @@ async def test_alertmanager_gets_a_default_alert_when_it_fires_and_when_it_resol
     assert await at.phase() is Phase.QUIET
     await _send_all(at)
     await eventually_async(lambda: default.name not in receiver.firing(), what="it is resolved")
-    assert await sender.round() == 0
+    assert await at.tell() == 0
 
 
 async def _send_all(at: Desk) -> None:
-    sender = at.sender()
-    while await sender.round():
+    while await at.tell():
         later(at.store, timedelta(seconds=1))
 
 

@@ -3,6 +3,7 @@ set by hand, and each default alert made to fire and to resolve by what it is ab
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -48,6 +49,11 @@ class Desk:
 
     def sender(self, name: str = "sender-1") -> AlertSender:
         return AlertSender(name, self.store.alert_messages, self.sinks)
+
+    async def tell(self, sender: AlertSender | None = None) -> int:
+        """Send all that is due, as janitors do; how many messages were taken."""
+        sender = sender or self.sender()
+        return sum(await asyncio.gather(*(sender.round(sink) for sink in self.sinks.by_name)))
 
     async def judge(self, after: timedelta = STEP) -> None:
         """Let time pass, and judge."""

@@ -58,6 +58,10 @@ HOOK = '[[alert_sink]]\nname = "hook"\nkind = "webhook"\nurl = "https://x.exampl
             '[[alert]]\nname = "A"\ncondition = "dlq_backlog > 1"\nsinks = ["pager"]\n',
             "there is no [[alert_sink]] 'pager'",
         ),
+        (
+            '[[alert]]\nname = "LedgerBroken"\nsinks = ["nope"]\n',
+            "alert LedgerBroken: sinks: there is no [[alert_sink]] 'nope'",
+        ),
         ('[[alert]]\nname = "A B"\ncondition = "dlq_backlog > 1"\n', "alert[0].name"),
         ('[[alert]]\nname = "A"\nfor = "soon"\n', "alert[0].for"),
         ('[[alert]]\nname = "A"\nhold = "5m"\n', "unknown setting 'alert[0].hold'"),
@@ -91,3 +95,35 @@ def test_no_secret_of_a_sink_is_shown(tmp_path: Path) -> None:
     assert "s3cret" not in shown
     assert "https://hooks.example/****" in shown
     assert settings.alert_sink[2].url.reveal() == "smtp://me:s3cret@mail.example:587"
+
+
+@pytest.mark.parametrize(
+    "sink",
+    [
+        'url = "http://ops:s3cret@x.example/hook"',
+        'url = "HTTPS://s3cret@x.example/hook"',
+        'url = "https://hooks.example/services/T0/B0 s3cret"',
+        'url = "https://hooks.example/services/T0/B0\\ns3cret"',
+        'url = "htps://hooks.example/services/T0/B0/s3cret"',
+        'url = "https://hooks.example:s3cret/"',
+        'url = "https://[s3cret/"',
+        'url = ["https://hooks.example/s3cret"]',
+        f'url = "https://x.example/"\nsecret = "s3cret{"x" * 1000}"',
+        'url = "https://x.example/"\nsecret = ["s3cret"]',
+    ],
+)
+def test_a_sink_that_is_refused_shows_nothing_of_its_secrets(tmp_path: Path, sink: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        loaded(tmp_path, f'[[alert_sink]]\nname = "s"\nkind = "webhook"\n{sink}\n')
+    (line,) = str(refused.value).splitlines()
+    assert line.startswith("alert_sink[0].")
+    assert "s3cret" not in line
+    assert "hooks.example" not in line
+
+
+@pytest.mark.parametrize("text", ['[{"url": "https://x.example/s3cret"', '["https://x/s3cret"]'])
+def test_sinks_that_are_not_tables_show_nothing_of_their_secrets(text: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        load(environ={"HOME": "/home/x", "REDRIVE_ALERT_SINK": text})
+    assert "alert_sink" in str(refused.value)
+    assert "s3cret" not in str(refused.value)

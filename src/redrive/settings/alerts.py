@@ -76,8 +76,9 @@ class AlertSinkSettings(Section):
         SinkUrl,
         BeforeValidator(read_sink_url),
         Expected(
-            "an http:// or https:// URL; for e-mail smtp:// or smtps://, with user and"
-            " password if the server wants them"
+            "an http:// or https:// URL without white space, user or password ('secret' signs a"
+            " webhook); for e-mail smtp:// or smtps://, with user and password if the server wants"
+            " them"
         ),
     ]
     secret: Annotated[
@@ -140,14 +141,13 @@ def why_not_alerts(
 
 
 def _why_not(alert: AlertSettings, sinks: Sequence[AlertSinkSettings]) -> str | None:
-    if alert.condition is None:
-        if alert.name in _DEFAULTS:
-            return None
+    if alert.condition is None and alert.name not in _DEFAULTS:
         return f"alert {alert.name}: expected a condition, got nothing"
-    try:
-        parse(alert.condition)
-    except ConditionRefused as refused:
-        return f"alert {alert.name}: condition: {refused}"
+    if alert.condition is not None:
+        try:
+            parse(alert.condition)
+        except ConditionRefused as refused:
+            return f"alert {alert.name}: condition: {refused}"
     known = {LOG_SINK, *(sink.name for sink in sinks)}
     unknown = next((name for name in alert.sinks or () if name not in known), None)
     if unknown is not None:

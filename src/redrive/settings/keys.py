@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 
 from redrive.settings.section import Section, fields_of
 from redrive.settings.sections import Settings
-from redrive.settings.values import Expected
+from redrive.settings.values import Expected, Secret, SinkUrl
 
 
 class Shape(Enum):
@@ -38,6 +38,15 @@ def expectation(field: FieldInfo) -> str | None:
     return next((item.text for item in field.metadata if isinstance(item, Expected)), None)
 
 
+def is_secret(field: FieldInfo) -> bool:
+    """Whether nothing of a field, or of one in its sections, is shown, however wrong it is."""
+    inner = section_in(field)
+    if inner is not None:
+        return any(is_secret(each) for each in fields_of(inner).values())
+    kinds = (field.annotation, *get_args(field.annotation))
+    return any(isinstance(kind, type) and issubclass(kind, SinkUrl | Secret) for kind in kinds)
+
+
 def _walk(section: type[Section], path: str = "") -> Iterator[tuple[str, Shape]]:
     for name, field in fields_of(section).items():
         inner = section_in(field)
@@ -56,6 +65,9 @@ def variable(key: str) -> str:
 
 
 KEYS: dict[str, Shape] = dict(_walk(Settings))
+SECRETS: frozenset[str] = frozenset(
+    name for name, field in fields_of(Settings).items() if name in KEYS and is_secret(field)
+)
 VARIABLES: dict[str, str] = {variable(key): key for key in KEYS}
 # `topology` and `topology.names` hold keys and are none themselves.
 TABLES: frozenset[str] = frozenset(

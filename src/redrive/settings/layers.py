@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from redrive.settings.keys import KEYS, TABLES, VARIABLES, Shape, variable
+from redrive.settings.keys import KEYS, SECRETS, TABLES, VARIABLES, Shape, variable
 from redrive.settings.problems import got, nearest, unknown, wrong
 
 SYSTEM_FILE = Path("/etc/redrive/redrive.toml")
@@ -60,7 +60,9 @@ class Layer:
                 try:
                     self.add(key, json.loads(text), source)
                 except ValueError:
-                    self.problems.append(wrong(key, source, "JSON", got(text)))
+                    self.problems.append(
+                        wrong(key, source, "JSON", got(text, secret=key in SECRETS))
+                    )
 
 
 def read_flags(flags: Mapping[str, str | None]) -> Layer:

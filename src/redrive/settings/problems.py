@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from pydantic_core import ErrorDetails
 
 from redrive.domain.masking import mask_url
-from redrive.settings.keys import expectation, section_in
+from redrive.settings.keys import expectation, is_secret, section_in
 from redrive.settings.section import Section, fields_of
 from redrive.settings.sections import Settings
 
@@ -39,10 +39,12 @@ def unknown(name: str, place: object, meant: str | None) -> str:
     return f"unknown setting '{name}' in {place}; {hint}"
 
 
-def got(value: object) -> str:
+def got(value: object, *, secret: bool = False) -> str:
     """A wrong value, as far as it is good to show."""
     if isinstance(value, dict):
         return "a table"
+    if secret:
+        return "something else, which is not shown because it may hold a secret"
     if isinstance(value, list):
         shown = "[" + ", ".join(got(item) for item in value) + "]"
     elif isinstance(value, str):
@@ -58,6 +60,7 @@ def describe(detail: ErrorDetails, sources: Mapping[str, object]) -> str:
     """One finding of pydantic, in our words."""
     key = ""
     expected: str | None = None
+    secret = False
     section: type[Section] | None = Settings
     for part in detail["loc"]:
         if isinstance(part, int):
@@ -69,10 +72,11 @@ def describe(detail: ErrorDetails, sources: Mapping[str, object]) -> str:
             meant = nearest(part, fields)
             return unknown(inner, _source(key, sources), meant and f"{key}.{meant}")
         key, expected, section = inner, expectation(fields[part]), section_in(fields[part])
+        secret = is_secret(fields[part])
     if expected is None:
         # Of a whole section only its own validators complain; they write the sentence themselves.
         return str(detail["ctx"]["error"])
-    value = "nothing" if detail["type"] == "missing" else got(detail["input"])
+    value = "nothing" if detail["type"] == "missing" else got(detail["input"], secret=secret)
     return wrong(key, _source(key, sources), expected, value)
 
 

@@ -102,9 +102,16 @@ def read_public_url(value: object) -> str:
 
 
 def read_sink_url(value: object) -> SinkUrl:
-    """Where messages about alerts go: `http(s)://` or `smtp(s)://`, with a host."""
+    """Where messages about alerts go: `http(s)://` or `smtp(s)://`, with a host.
+
+    What would fail only when it is used, with the URL in the reason, is refused here.
+    """
     text = _text(value)
+    if any(each.isspace() or not each.isprintable() for each in text):
+        raise ValueError("not such a URL")
     _require_host(text, {"http", "https", "smtp", "smtps"})
+    if text.lower().startswith("http") and "@" in urlsplit(text).netloc:
+        raise ValueError("nobody would send the password")
     return SinkUrl(text)
 
 

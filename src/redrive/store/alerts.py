@@ -1,8 +1,9 @@
 """Alerts in the store: how each stands, what it has to say, and silences.
 
-Of any number of processes one judges each step, for only one can write its sample: the sample, the
-standing of every alert and its messages are one transaction. So a message is there if and only if
-the standing that it tells is. `alert_messages.py` has what becomes of messages.
+Of any number of processes one judges each step, and none a step before one that was judged: the
+sample, the standing of every alert and its messages are one transaction, and no two of these run at
+once. So a message is there if and only if the standing that it tells is. `alert_messages.py` has
+what becomes of messages.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from redrive.domain.alerting import (
 from redrive.domain.filters import Audit
 from redrive.domain.lifecycle import OPEN_STATES
 from redrive.domain.measures import Moment
-from redrive.store.alert_messages import add_message, sinks_with_messages
+from redrive.store.alert_messages import add_message, sinks_told, sinks_with_messages
 from redrive.store.books import Books
 from redrive.store.clock import DatabaseClock
 from redrive.store.engine import Database
@@ -57,6 +58,9 @@ _CHECK_EVERY: Final = timedelta(minutes=10)
 _ABANDONED: Final = timedelta(minutes=10)
 """An alert that no rule has moved for so long is of a rule that is gone."""
 _AT_FAULT: Final = 3
+_GONE: Final = "No rule has this name any more."
+# Any number will do, as long as every Redrive takes the same: "judge" in ASCII.
+_JUDGING: Final = int.from_bytes(b"judge")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,8 @@ class Alerts:
                 return []
         moment, levels = await self._look(judging.rules, levels)
         async with self._database.writing() as connection:
+            if not self._database.is_sqlite:  # where a writer is alone anyway
+                await connection.execute(select(func.pg_advisory_xact_lock(_JUDGING)))
             if not await add_sample(connection, moment, levels):
                 return []
             return await _Round(connection, moment, judging).judge()
@@ -189,6 +195,7 @@ class _Round:
         self._judging = judging
         self._told: list[tuple[Rule, Telling, Standing]] = []
         self._refreshed: list[tuple[Rule, Standing]] = []
+        self._gone: list[AlertOf] = []
 
     async def judge(self) -> list[Told]:
         now = self._moment.now
@@ -210,15 +217,20 @@ class _Round:
                 # A resolved alert is told with the time that it fired from.
                 shown = standing if telling is Telling.RESOLVED else after
                 self._told.append((rule, telling, shown))
-            elif after.told_at is not None and rule.name not in silenced:
+            elif after.told_at is not None:
+                # During a silence too: who is not told again takes it for resolved.
                 self._refreshed.append((rule, after))
-        await self._write(rows)
+        await self._write(sorted(rows, key=lambda row: str(row["name"])))
         for gone in before.values():
             if now - gone.updated_at > _ABANDONED:
-                await self._connection.execute(
-                    delete(redrive_alert).where(_ALERT.name == gone.name)
-                )
+                await self._forget(gone)
         return await self._tell()
+
+    async def _forget(self, gone: AlertOf) -> None:
+        """An alert whose rule is gone. Who was told that it fires is told that it is resolved."""
+        await self._connection.execute(delete(redrive_alert).where(_ALERT.name == gone.name))
+        if gone.standing.told_at is not None:
+            self._gone.append(gone)
 
     def _row(self, rule: Rule, after: Standing) -> dict[str, Any]:
         return {
@@ -243,7 +255,7 @@ class _Round:
 
     async def _tell(self) -> list[Told]:
         refresh = self._refreshed if step_of(self._moment.now) % 4 == 0 else []
-        if not self._told and not (refresh and self._judging.refreshed):
+        if not self._told and not self._gone and not (refresh and self._judging.refreshed):
             return []
         groups = await _at_fault(self._connection)
         told = []
@@ -255,7 +267,25 @@ class _Round:
             one = self._message(rule, Telling.STILL_FIRING, standing, groups)
             sinks = [sink for sink in self._judging.refreshed if rule.tells(sink)]
             await self._add(one, sinks)
+        for gone in self._gone:
+            one = self._farewell(gone)
+            told.append(one)
+            knowing = await sinks_told(self._connection, gone.name)
+            sinks = [sink for sink in self._judging.sinks if sink in knowing]
+            await self._add(one, sinks or self._judging.sinks)
         return told
+
+    def _farewell(self, gone: AlertOf) -> Told:
+        return Told(
+            alert=gone.name,
+            telling=Telling.RESOLVED,
+            severity=gone.severity,
+            summary=_GONE,
+            condition="",
+            value=gone.value,
+            since=gone.standing.since,
+            at=self._moment.now,
+        )
 
     def _message(
         self,
@@ -276,7 +306,7 @@ class _Round:
             groups=groups,
         )
 
-    async def _add(self, told: Told, sinks: Sequence[str]) -> None:
+    async def _add(self, told: Told, sinks: Collection[str]) -> None:
         """A message to each sink; none that says again what one that still waits says."""
         if told.telling is Telling.STILL_FIRING:
             busy = await sinks_with_messages(self._connection, told.alert)

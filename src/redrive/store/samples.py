@@ -15,7 +15,6 @@ from sqlalchemy import delete, func, select, union_all
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from redrive.domain import metrics
 from redrive.domain.ids import first_id
 from redrive.domain.measures import COUNTERS, LONGEST_WINDOW, Moment, Past
 from redrive.store.schema import redrive_letter, redrive_sample
@@ -57,13 +56,17 @@ async def read_past(
 
 
 async def add_sample(connection: AsyncConnection, moment: Moment, levels: dict[str, float]) -> bool:
-    """Write the sample of this moment; False if another process has written the one of its step."""
+    """Write the sample of this moment; False if another process has written the one of its step,
+    or of a later one."""
+    step = step_of(moment.now)
+    if (await newest_sample(connection))[0] >= step:
+        return False
     dialect: Any = sqlite if connection.dialect.name == "sqlite" else postgresql
     counters = {name: counter.value(moment.readings) for name, counter in COUNTERS.items()}
     done = await connection.execute(
         dialect.insert(redrive_sample)
         .values(
-            step=step_of(moment.now),
+            step=step,
             at=moment.now,
             counters=json.dumps(counters),
             levels=json.dumps(levels),
@@ -103,7 +106,3 @@ async def fastest_group(connection: AsyncConnection, now: datetime) -> float:
 def with_level(moment: Moment, name: str, value: float) -> None:
     """Add a level, found out now or before, to the metrics of a moment."""
     moment.readings.values[name] = {(): value}
-
-
-LEVELS: Final = (metrics.FASTEST.name, metrics.DIFFERENCE.name, metrics.CHECKED.name)
-"""What a sample keeps beside the counters."""

@@ -66,7 +66,8 @@ def lines(document: dict[str, Any]) -> list[str]:
         found.append(f"Since {document['since']}.")
     value = document["value"]
     known = "unknown" if value is None else f"{value:.6g}"
-    found.append(f"Condition: {document['condition']} (now {known})")
+    if document["condition"]:
+        found.append(f"Condition: {document['condition']} (now {known})")
     if document["groups"]:
         found.append("Largest groups:")
     for group in document["groups"]:

@@ -1,9 +1,9 @@
 """Sinks: who is told of alerts, and how.
 
 Guarantees: a sink takes a message (`send` returns), or it does not (`SinkFailed`, with the reason);
-it never raises anything else, and never takes longer than `_PATIENCE`. Every message carries its
-id, so that a receiver can drop a second copy. All of it happens in threads that nothing else uses:
-a sink that hangs keeps nobody waiting but itself.
+it never raises anything else, and never takes longer than `_DEADLINE`. Every message carries its
+id, so that a receiver can drop a second copy. Each sink has a thread that nothing else uses: one
+that hangs keeps nobody waiting but itself.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import asyncio
 import hashlib
 import hmac
 import http.client
+import ipaddress
 import json
 import smtplib
 import ssl
@@ -37,7 +38,9 @@ from redrive.work.times import rfc3339
 log = structlog.get_logger()
 
 _PATIENCE: Final = 10.0
-_THREADS: Final = 4
+"""Seconds, for each answer of a server."""
+_DEADLINE: Final = 2 * _PATIENCE
+"""Seconds, for all of them together."""
 _FIRES_ON: Final = timedelta(minutes=5)
 """How long Alertmanager takes an alert for firing that is not told again."""
 
@@ -83,17 +86,17 @@ class WebhookSink:
 
     refreshed = False
 
-    def __init__(self, settings: AlertSinkSettings, threads: ThreadPoolExecutor) -> None:
+    def __init__(self, settings: AlertSinkSettings, thread: ThreadPoolExecutor) -> None:
         self._url = settings.url.reveal()
         self._secret = None if settings.secret is None else settings.secret.reveal()
-        self._threads = threads
+        self._thread = thread
 
     async def send(self, document: Document) -> None:
         body = json.dumps(document).encode()
         headers = {"Idempotency-Key": document["id"]}
         if self._secret is not None:
             headers["X-Redrive-Signature"] = sign(self._secret, int(time.time()), body)
-        await _in_thread(self._threads, _post, self._url, body, headers)
+        await _in_thread(self._thread, _post, self._url, body, headers)
 
 
 class SlackSink:
@@ -101,13 +104,13 @@ class SlackSink:
 
     refreshed = False
 
-    def __init__(self, settings: AlertSinkSettings, threads: ThreadPoolExecutor) -> None:
+    def __init__(self, settings: AlertSinkSettings, thread: ThreadPoolExecutor) -> None:
         self._url = settings.url.reveal()
-        self._threads = threads
+        self._thread = thread
 
     async def send(self, document: Document) -> None:
         shown = "\n".join([f"*{_escaped(title(document))}*", *map(_escaped, lines(document))])
-        await _in_thread(self._threads, _post, self._url, json.dumps({"text": shown}).encode(), {})
+        await _in_thread(self._thread, _post, self._url, json.dumps({"text": shown}).encode(), {})
 
 
 class AlertmanagerSink:
@@ -115,9 +118,9 @@ class AlertmanagerSink:
 
     refreshed = True
 
-    def __init__(self, settings: AlertSinkSettings, threads: ThreadPoolExecutor) -> None:
+    def __init__(self, settings: AlertSinkSettings, thread: ThreadPoolExecutor) -> None:
         self._url = settings.url.reveal().rstrip("/") + "/api/v2/alerts"
-        self._threads = threads
+        self._thread = thread
 
     async def send(self, document: Document) -> None:
         resolved = document["status"] == Telling.RESOLVED.value
@@ -140,17 +143,18 @@ class AlertmanagerSink:
         }
         if document["link"]:
             alert["generatorURL"] = document["link"]
-        await _in_thread(self._threads, _post, self._url, json.dumps([alert]).encode(), {})
+        await _in_thread(self._thread, _post, self._url, json.dumps([alert]).encode(), {})
 
 
 class EmailSink:
-    """Sends by SMTP; encrypted wherever the server can."""
+    """Sends by SMTP; encrypted wherever the server can, and a password never otherwise, except to
+    this machine."""
 
     refreshed = False
 
-    def __init__(self, settings: AlertSinkSettings, threads: ThreadPoolExecutor) -> None:
+    def __init__(self, settings: AlertSinkSettings, thread: ThreadPoolExecutor) -> None:
         self._settings = settings
-        self._threads = threads
+        self._thread = thread
 
     async def send(self, document: Document) -> None:
         mail = EmailMessage()
@@ -160,7 +164,7 @@ class EmailSink:
         mail["Message-ID"] = f"<{document['id']}@redrive>"
         mail["Date"] = read_time(document["at"])
         mail.set_content("\n".join(lines(document)) + "\n")
-        await _in_thread(self._threads, _mail, self._settings.url.reveal(), mail)
+        await _in_thread(self._thread, _mail, self._settings.url.reveal(), mail)
 
 
 _SINKS: Final[dict[SinkKind, Callable[[AlertSinkSettings, ThreadPoolExecutor], Sink]]] = {
@@ -175,14 +179,17 @@ class Sinks:
     """All sinks of the settings, and the log."""
 
     def __init__(self, settings: tuple[AlertSinkSettings, ...]) -> None:
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="redrive-sink")
+        self._threads: list[ThreadPoolExecutor] = []
         self.by_name: dict[str, Sink] = {LOG_SINK: LogSink()}
         for each in settings:
-            self.by_name[each.name] = _SINKS[each.kind](each, self._threads)
+            thread = ThreadPoolExecutor(1, thread_name_prefix=f"redrive-sink-{each.name}")
+            self._threads.append(thread)
+            self.by_name[each.name] = _SINKS[each.kind](each, thread)
 
     def close(self) -> None:
         """Without waiting for what hangs."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for thread in self._threads:
+            thread.shutdown(wait=False, cancel_futures=True)
 
 
 def sign(secret: str, seconds: int, body: bytes) -> str:
@@ -191,16 +198,17 @@ def sign(secret: str, seconds: int, body: bytes) -> str:
     return f"t={seconds},v1={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"
 
 
-async def _in_thread(threads: ThreadPoolExecutor, function: Any, *given: Any) -> None:
+async def _in_thread(thread: ThreadPoolExecutor, function: Any, *given: Any) -> None:
     try:
-        async with asyncio.timeout(2 * _PATIENCE):
-            await asyncio.get_running_loop().run_in_executor(threads, function, *given)
+        async with asyncio.timeout(_DEADLINE):
+            await asyncio.get_running_loop().run_in_executor(thread, function, *given)
     except SinkFailed:
         raise
     except TimeoutError:
-        raise SinkFailed(f"no answer within {2 * _PATIENCE:g} s") from None
-    except Exception as error:  # one sink must not end the janitor
-        raise SinkFailed(f"{type(error).__name__}: {error}") from error
+        raise SinkFailed(f"no answer within {_DEADLINE:g} s") from None
+    except Exception as error:  # noqa: BLE001  (one sink must not end the janitor)
+        # Not its text, which may hold the URL, and viewers see this.
+        raise SinkFailed(f"it cannot be told: {type(error).__name__}") from None
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -211,17 +219,12 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 def _post(url: str, body: bytes, headers: dict[str, str]) -> None:
-    request = urllib.request.Request(  # noqa: S310 - the settings take http and https only
-        url,
-        data=body,
-        headers={
-            "Content-Type": "application/json",
-            "User-Agent": f"redrive/{__version__}",
-            **headers,
-        },
-    )
+    about = {"Content-Type": "application/json", "User-Agent": f"redrive/{__version__}"}
     opener = urllib.request.build_opener(_NoRedirects)
     try:
+        request = urllib.request.Request(  # noqa: S310 - the settings take http and https only
+            url, data=body, headers=about | headers
+        )
         with opener.open(request, timeout=_PATIENCE):
             return
     except urllib.error.HTTPError as error:
@@ -240,10 +243,28 @@ def _mail(url: str, mail: EmailMessage) -> None:
                 server.starttls(context=ssl.create_default_context())
                 server.ehlo()
             if parts.username:
+                _require_private(server)
                 server.login(unquote(parts.username), unquote(parts.password or ""))
             server.send_message(mail)
     except (OSError, smtplib.SMTPException, ValueError) as error:
         raise SinkFailed(_plainly(error)) from None
+
+
+def _require_private(server: smtplib.SMTP) -> None:
+    """Nobody on the way reads the password."""
+    assert server.sock is not None  # it has answered
+    if not isinstance(server.sock, ssl.SSLSocket) and not is_near(server.sock.getpeername()[0]):
+        raise SinkFailed(
+            "it offers no encryption, so the password is not sent; use smtps:// or a server that"
+            " has STARTTLS"
+        )
+
+
+def is_near(address: str) -> bool:
+    """Whether what is sent to an address stays on this machine."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return (mapped or found).is_loopback
 
 
 def _connected(scheme: str, host: str, port: int | None) -> smtplib.SMTP:
@@ -264,6 +285,8 @@ def _plainly(error: Exception) -> str:
         return f"no answer within {_PATIENCE:g} s"
     if isinstance(cause, OSError) and cause.strerror:
         return cause.strerror.lower()
+    if isinstance(cause, ValueError | http.client.InvalidURL):
+        return "its url cannot be used"  # the text of these holds the URL, or a part of it
     return " ".join(str(cause).split()) or type(cause).__name__
 
 

@@ -1,15 +1,15 @@
 """Alerts at work: judged every step by one of all janitors, told by one of all senders.
 
     AlertWatch.round    metrics → conditions → standings and messages, one transaction
-    AlertSender.round   messages that are due → sinks → noted
+    AlertSender.round   messages to one sink that are due → the sink → noted
 
-A sink that is down, slow or wrong keeps its messages waiting, those of no other sink, and nothing
-else that Redrive does. What it missed it gets when it is back, in order.
+Each sink has rounds of its own. One that is down, slow or wrong keeps its messages waiting, those
+of no other sink, and nothing else that Redrive does. What it missed it gets when it is back, in
+order. A message is claimed just before it is sent, so its lease covers one sending.
 """
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -29,7 +29,7 @@ from redrive.work.alert_sinks import Sinks
 log = structlog.get_logger()
 
 LEASE: Final = timedelta(minutes=1)
-"""Longer than any sink may take."""
+"""Longer than any sink may take for one message."""
 _AGAIN: Final = Backoff(first=timedelta(seconds=2), cap=timedelta(minutes=5))
 
 
@@ -67,31 +67,20 @@ class AlertSender:
         self._sinks = sinks
         self._outages: dict[str, str] = {}
 
-    async def round(self) -> int:
-        """Send what is due; how many messages there were."""
-        claimed = await self._messages.claim(self._name, LEASE)
-        by_sink: dict[str, list[Claimed]] = {}
-        for message in claimed:
-            by_sink.setdefault(message.sink, []).append(message)
-        await asyncio.gather(*(self._send_all(some) for some in by_sink.values()))
-        return len(claimed)
-
-    async def _send_all(self, messages: Sequence[Claimed]) -> None:
-        for message in messages:
+    async def round(self, sink: str) -> int:
+        """Send what is due to a sink, until it fails; how many messages it took."""
+        taken = 0
+        while (message := await self._messages.claim(self._name, sink, LEASE)) is not None:
             try:
-                await self._send(message)
+                await self._sinks.by_name[sink].send(message.document)
             except SinkFailed as error:
                 await self._put_off(message, str(error))
-            else:
-                await self._messages.sent(message, self._name)
-                if self._outages.pop(message.sink, None) is not None:
-                    log.info("alert.sink_back", sink=message.sink)
-
-    async def _send(self, message: Claimed) -> None:
-        sink = self._sinks.by_name.get(message.sink)
-        if sink is None:
-            raise SinkFailed("the settings of this process have no such sink")
-        await sink.send(message.document)
+                break
+            await self._messages.sent(message, self._name)
+            taken += 1
+            if self._outages.pop(sink, None) is not None:
+                log.info("alert.sink_back", sink=sink)
+        return taken
 
     async def _put_off(self, message: Claimed, error: str) -> None:
         chance = random.random()  # noqa: S311  # spreads load, no secret

@@ -11,9 +11,13 @@ import contextlib
 from collections.abc import Collection
 from typing import Final
 
+import structlog
+
 from redrive.errors import StoreError
 from redrive.store.counts import Counts
 from redrive.tally import Tally
+
+log = structlog.get_logger()
 
 _EVERY: Final = 10.0
 
@@ -47,3 +51,6 @@ class Counting:
                 await self._counts.beat(self._process, self._roles, levels, taken)
         except StoreError:
             self._tally.give_back(taken)
+        except Exception:
+            log.exception("run.not_counted")  # now, and not when the process ends
+            raise
