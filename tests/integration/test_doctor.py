@@ -308,7 +308,7 @@ def test_a_classic_queue_that_dead_letters_is_noted_and_can_become_a_quorum_queu
     eventually(
         lambda: (
             patient.foreign.queue("orders").get("messages") == 1
-            and patient.foreign.queue("orders")["message_stats"].get("ack")
+            and patient.foreign.queue("orders").get("message_stats", {}).get("ack")
         ),
         within=30,
     )
