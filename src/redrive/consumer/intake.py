@@ -214,7 +214,7 @@ class Intake:
 
     async def stop_taking(self) -> None:
         """Take nothing more. What has arrived is still worked on."""
-        await self._consumer.cancel()
+        await self._consumer.cancel(take_the_rest=True)
         await self._again.cancel(take_the_rest=True)
         await asyncio.sleep(0)  # what has arrived is taken in
 
