@@ -23,7 +23,11 @@ THEMES: tuple[Theme, ...] = ("light", "dark")
 
 # A server that refuses or is away is told by the browser itself; that is no defect of the page.
 _OF_THE_NETWORK = "Failed to load resource"
+# A dialog that is still rising is paler than it will be: what ends by itself is waited for.
 _AXE = """async () => {
+  const ending = (each) => Number.isFinite(each.effect.getComputedTiming().endTime);
+  await Promise.allSettled(
+    document.getAnimations().filter(ending).map((each) => each.finished));
   const found = await axe.run(document, {
     runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
   });
