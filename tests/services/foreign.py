@@ -118,6 +118,6 @@ class Foreign:
 
     def take(self, queue: str) -> bytes:
         with self.channel() as channel:
-            got = eventually(lambda: channel.basic_get(queue, auto_ack=True)[2], within=20)
+            got = eventually(lambda: channel.basic_get(queue, auto_ack=True)[2], within=30)
             assert isinstance(got, bytes)
             return got
