@@ -51,6 +51,17 @@ def test_every_link_leads_somewhere() -> None:
     assert [link for page in pages for link in linked_from(page) if not link.exists()] == []
 
 
+def test_every_test_that_a_page_names_is_in_the_file_that_it_links() -> None:
+    named = 0
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        text = page.read_text(encoding="utf-8")
+        for name, link in re.findall(r"\[`(test_\w+)`\]\(([^)\s]+)\)", text):
+            named += 1
+            code = (page.parent / link).read_text(encoding="utf-8")
+            assert f"def {name}(" in code, f"{page.name}: {name} is not in {link}"
+    assert named > 20
+
+
 def test_the_roles_that_there_are_are_documented() -> None:
     text = (REFERENCE / "cli.md").read_text(encoding="utf-8")
     section = text.split("## redrive run")[1].split("## ")[0]
