@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
@@ -167,6 +168,42 @@ def test_every_command_and_option_is_documented_and_no_other() -> None:
     for command in commands.values():
         for parameter in command.params:
             assert f"`{parameter.opts[0]}" in text
+
+
+def commands_in(page: Path) -> list[list[str]]:
+    """The lines of a page's code blocks that run `redrive`, in words; what is only sketched with
+    an ellipsis, brackets or a pipe inside a word is left out."""
+    text = page.read_text(encoding="utf-8")
+    found = []
+    for block in re.findall(r"^```(?:sh|bash|console)?\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        for line in block.replace("\\\n", " ").splitlines():
+            bare = line.strip().removeprefix("$ ")
+            if not bare.startswith("redrive ") or re.search(r"[…\[{]|\w\|\w", bare):
+                continue
+            words = shlex.split(bare, comments=True)
+            ends = [number for number, word in enumerate(words) if word in ("|", ">", "&&", "<")]
+            found.append(words[1 : ends[0] if ends else None])
+    return found
+
+
+def test_every_command_in_the_docs_is_understood() -> None:
+    commands = all_commands()
+    tried = 0
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for words in commands_in(page):
+            if words[0].startswith("--") or words == ["demo"]:
+                continue
+            for length in (2, 1):
+                command = commands.get(" ".join(("redrive", *words[:length])))
+                if command is not None:
+                    break
+            assert command is not None, f"{page.name}: redrive {' '.join(words)}"
+            try:
+                command.make_context(words[0], words[length:])
+            except Exception as error:
+                raise AssertionError(f"{page.name}: redrive {' '.join(words)}: {error}") from error
+            tried += 1
+    assert tried > 30
 
 
 def test_every_check_of_the_doctor_is_documented_and_no_other() -> None:
