@@ -12,7 +12,9 @@ from typing import Any
 import typer
 
 from redrive.cli.app import COMMANDS
+from redrive.domain import headers
 from redrive.domain.durations import format_duration
+from redrive.domain.globs import matching
 from redrive.domain.sizes import format_size
 from redrive.roles import ROLES
 from redrive.settings import ConnectionUrl, Settings, load
@@ -204,6 +206,19 @@ def test_every_command_in_the_docs_is_understood() -> None:
                 raise AssertionError(f"{page.name}: redrive {' '.join(words)}: {error}") from error
             tried += 1
     assert tried > 30
+
+
+def test_every_header_that_redrive_writes_or_takes_off_is_documented_and_no_other() -> None:
+    text = (REFERENCE / "headers.md").read_text(encoding="utf-8")
+    written, taken_off = text.split("## Taken off")
+    rows = [line.split(" | ")[0] for line in written.splitlines() if line.startswith("| `")]
+    named = [name for row in rows for name in re.findall(r"`([a-z-]+)`", row)]
+    assert sorted(named) == sorted(headers.WRITTEN)
+    patterns = re.findall(r"`(x-[a-z*-]+)`", taken_off.split(":")[0])
+    for name in headers.BROKERS_OWN:
+        assert any(matching(pattern, [name]) for pattern in patterns), name
+    for pattern in patterns:
+        assert matching(pattern, headers.BROKERS_OWN), pattern
 
 
 def test_every_check_of_the_doctor_is_documented_and_no_other() -> None:
