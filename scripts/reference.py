@@ -12,7 +12,7 @@ from typing import Any
 import redrive
 from redrive import testing
 from redrive.consumer import with_aio_pika, with_pika
-from scripts import metrics_page
+from scripts import events_page, metrics_page
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "consumer.md"
 _HEAD = """# The consumer SDK
@@ -106,3 +106,4 @@ def _line(text: str) -> str:
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
     metrics_page.PAGE.write_text(metrics_page.page(), encoding="utf-8")
+    events_page.PAGE.write_text(events_page.page(), encoding="utf-8")

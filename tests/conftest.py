@@ -6,8 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
+from hypothesis import settings
 
 pytest_plugins = ["tests.services.plugin"]
+
+# A busy machine is slow, not wrong: pytest's own timeout is what catches a hang.
+settings.register_profile("redrive", deadline=None)
+settings.load_profile("redrive")
 
 
 @pytest.fixture(autouse=True)

@@ -9,14 +9,9 @@ import math
 import struct
 from dataclasses import dataclass
 
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from redrive.amqp.properties import NAMES
-
-# A busy machine is slow, not wrong: pytest's own timeout is what catches a hang.
-settings.register_profile("redrive", deadline=None)
-settings.load_profile("redrive")
 
 Entry = tuple[bytes, bytes]
 

@@ -15,7 +15,7 @@ import gc
 import os
 import signal
 import threading
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -24,8 +24,10 @@ import structlog
 
 from redrive._version import __version__
 from redrive.broker.topology import describe
+from redrive.domain.awaited import Awaited
 from redrive.errors import SettingsError, the_reason
 from redrive.events import Events
+from redrive.notify import ServiceManager
 from redrive.readiness import assure_topology, persist, unless
 from redrive.runtime import (
     alerting,
@@ -92,13 +94,15 @@ def choose_roles(wanted: str | None) -> frozenset[str]:
 async def run_roles(settings: Settings, roles: frozenset[str]) -> None:
     """Run the roles until SIGTERM or SIGINT, then drain. A second signal ends the process."""
     _check(settings)  # wrong settings are said before anything starts
-    stopping = asyncio.Event()
+    stopping, manager = asyncio.Event(), ServiceManager.by(os.environ)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _stop, stopping, number)
+        loop.add_signal_handler(number, _stop, stopping, number, manager)
+    manager.waiting("broker and store")
     log.info("run.started", version=__version__, roles=sorted(roles))
     look_for_garbage_seldom()
-    await serve(settings, roles, stopping)
+    async with manager.watching():
+        await serve(settings, roles, stopping, on_ready=manager.ready)
     log.info("run.stopped")
 
 
@@ -125,9 +129,20 @@ async def serve(
     stopping: asyncio.Event,
     *,
     events: Events | None = None,
+    on_ready: Callable[[], None] | None = None,
 ) -> None:
-    """Run the roles until `stopping` is set, then drain. Raises what ended one for good."""
-    process = Process(settings, roles, stopping, events or Events(), Tally())
+    """Run the roles until `stopping` is set, then drain. Raises what ended one for good.
+
+    `on_ready` is called once, when every role works: it consumes, sends or answers.
+    """
+
+    def all_ready() -> None:
+        log.info("run.ready", roles=sorted(roles))
+        if on_ready is not None:
+            on_ready()
+
+    awaited = Awaited(roles, all_ready)
+    process = Process(settings, roles, stopping, events or Events(), Tally(), awaited)
     working = asyncio.ensure_future(_work(process))
     watching = asyncio.ensure_future(stopping.wait())
     try:
@@ -153,6 +168,8 @@ class Process:
     stopping: asyncio.Event
     events: Events
     tally: Tally
+    awaited: Awaited
+    """The roles that do not work yet."""
 
 
 async def _work(process: Process) -> None:
@@ -200,11 +217,12 @@ async def _keep_counts(process: Process, ended: asyncio.Event) -> None:
         await store.close()
 
 
-def _stop(stopping: asyncio.Event, number: signal.Signals) -> None:
+def _stop(stopping: asyncio.Event, number: signal.Signals, manager: ServiceManager) -> None:
     if stopping.is_set():
         os._exit(128 + number)
     log.info("run.stopping", signal=number.name)
     stopping.set()
+    manager.stopping()
     # Not by the loop: a thread that hangs in a name server would outlive it.
     last_resort = threading.Timer(_DEADLINE, os._exit, (0,))
     last_resort.daemon = True
@@ -228,6 +246,7 @@ async def _run_retrier(process: Process) -> None:
             limits=limits(settings),
             parking=parking,
             tally=process.tally,
+            on_ready=partial(process.awaited.here, "retrier"),
         )
         await retrier.run(stopping)
     finally:
@@ -275,6 +294,10 @@ async def _run_collector(process: Process, store: Store) -> None:
             events=process.events,
             redaction=redaction,
             tally=process.tally,
+            # The others need not be there yet.
+            on_ready=partial(process.awaited.here, "collector")
+            if queue == names.dlq_queue
+            else None,
         )
 
     await QueueCollection(
@@ -293,7 +316,8 @@ async def _run_worker(process: Process, store: Store) -> None:
             return
         if await persist(lambda: assure_topology(settings), "topology", stopping) is None:
             return
-        revival = revival_of(settings, store, lambda: watch.book, events, process.tally)
+        ready = partial(process.awaited.here, "worker")
+        revival = revival_of(settings, store, lambda: watch.book, events, process.tally, ready)
         wake = events.listen(lambda _: revival.worker.wake())
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -327,6 +351,7 @@ async def _run_janitor(process: Process, store: Store) -> None:
         Chore("sent messages", _FORGET_EVERY, store.alert_messages.forget),
         Chore("retention", _RETENTION_EVERY, Retention.by(settings.retention, store.expiry).round),
     ]
+    process.awaited.here("janitor")
     try:
         await Janitor(chores).run(process.stopping)
     finally:
@@ -359,6 +384,7 @@ async def _run_server(process: Process) -> None:
                     " 'redrive token create', or listen on 127.0.0.1",
                 )
             app.open(desk(settings, store, process.events))
+            process.awaited.here("server")
             await unless(stopping, lambda: asyncio.shield(running))
     finally:
         app.close()

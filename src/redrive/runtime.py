@@ -207,8 +207,9 @@ def revival_of(
     policies: Callable[[], PolicyBook],
     events: Events,
     tally: Tally,
+    on_ready: Callable[[], None] | None = None,
 ) -> Revival:
-    """The worker role, ready to run."""
+    """The worker role, ready to run. `on_ready` is called when it can send."""
     from redrive.work.classify import rules_by  # noqa: PLC0415
     from redrive.work.destinations import destinations  # noqa: PLC0415
     from redrive.work.receipts import Receipts  # noqa: PLC0415
@@ -233,6 +234,7 @@ def revival_of(
             verdict_after=chosen.verdict_after,
             events=events,
             tally=tally,
+            on_ready=on_ready,
         ),
         Receipts(
             settings.topology.names.receipts_queue,

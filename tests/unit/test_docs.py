@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any
 import typer
 
 from redrive.cli.app import COMMANDS
+from redrive.domain import headers
 from redrive.domain.durations import format_duration
+from redrive.domain.globs import matching
 from redrive.domain.sizes import format_size
 from redrive.roles import ROLES
 from redrive.settings import ConnectionUrl, Settings, load
@@ -49,6 +52,17 @@ def test_every_how_to_is_linked_from_the_readme_itself() -> None:
 def test_every_link_leads_somewhere() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     assert [link for page in pages for link in linked_from(page) if not link.exists()] == []
+
+
+def test_every_test_that_a_page_names_is_in_the_file_that_it_links() -> None:
+    named = 0
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        text = page.read_text(encoding="utf-8")
+        for name, link in re.findall(r"\[`(test_\w+)`\]\(([^)\s]+)\)", text):
+            named += 1
+            code = (page.parent / link).read_text(encoding="utf-8")
+            assert f"def {name}(" in code, f"{page.name}: {name} is not in {link}"
+    assert named > 20
 
 
 def test_the_roles_that_there_are_are_documented() -> None:
@@ -156,6 +170,55 @@ def test_every_command_and_option_is_documented_and_no_other() -> None:
     for command in commands.values():
         for parameter in command.params:
             assert f"`{parameter.opts[0]}" in text
+
+
+def commands_in(page: Path) -> list[list[str]]:
+    """The lines of a page's code blocks that run `redrive`, in words; what is only sketched with
+    an ellipsis, brackets or a pipe inside a word is left out."""
+    text = page.read_text(encoding="utf-8")
+    found = []
+    for block in re.findall(r"^```(?:sh|bash|console)?\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        for line in block.replace("\\\n", " ").splitlines():
+            bare = line.strip().removeprefix("$ ")
+            if not bare.startswith("redrive ") or re.search(r"[…\[{]|\w\|\w", bare):
+                continue
+            words = shlex.split(bare, comments=True)
+            ends = [number for number, word in enumerate(words) if word in ("|", ">", "&&", "<")]
+            found.append(words[1 : ends[0] if ends else None])
+    return found
+
+
+def test_every_command_in_the_docs_is_understood() -> None:
+    commands = all_commands()
+    tried = 0
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for words in commands_in(page):
+            if words[0].startswith("--") or words == ["demo"]:
+                continue
+            for length in (2, 1):
+                command = commands.get(" ".join(("redrive", *words[:length])))
+                if command is not None:
+                    break
+            assert command is not None, f"{page.name}: redrive {' '.join(words)}"
+            try:
+                command.make_context(words[0], words[length:])
+            except Exception as error:
+                raise AssertionError(f"{page.name}: redrive {' '.join(words)}: {error}") from error
+            tried += 1
+    assert tried > 30
+
+
+def test_every_header_that_redrive_writes_or_takes_off_is_documented_and_no_other() -> None:
+    text = (REFERENCE / "headers.md").read_text(encoding="utf-8")
+    written, taken_off = text.split("## Taken off")
+    rows = [line.split(" | ")[0] for line in written.splitlines() if line.startswith("| `")]
+    named = [name for row in rows for name in re.findall(r"`([a-z-]+)`", row)]
+    assert sorted(named) == sorted(headers.WRITTEN)
+    patterns = re.findall(r"`(x-[a-z*-]+)`", taken_off.split(":")[0])
+    for name in headers.BROKERS_OWN:
+        assert any(matching(pattern, [name]) for pattern in patterns), name
+    for pattern in patterns:
+        assert matching(pattern, headers.BROKERS_OWN), pattern
 
 
 def test_every_check_of_the_doctor_is_documented_and_no_other() -> None:

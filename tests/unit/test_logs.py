@@ -79,6 +79,31 @@ def test_a_terminal_does_not_obey_what_a_message_says(
     assert line.isprintable(), line
 
 
+@pytest.mark.parametrize("stderr", [io.StringIO, _Terminal])
+def test_a_traceback_is_masked_and_shows_no_variables(
+    monkeypatch: pytest.MonkeyPatch, stderr: type[io.StringIO]
+) -> None:
+    written = stderr()
+    monkeypatch.setattr(sys, "stderr", written)
+    configure_logs()
+    parts = ("s3", "cret")  # a variable's value, which stands nowhere in the code
+    password = "".join(parts)
+
+    def fail() -> None:
+        raise ValueError(f"cannot use amqp://app:{password}@mq/\n\x1b]0;PWNED\x07")
+
+    try:
+        fail()
+    except ValueError:
+        structlog.get_logger().exception("defect", tried=[{"url": f"amqp://app:{password}@mq/"}])
+    text = written.getvalue()
+    assert "amqp://app:****@mq/" in text
+    assert "ValueError" in text
+    assert "test_a_traceback_is_masked" in text
+    assert "s3cret" not in text
+    assert "\x1b]" not in text
+
+
 LOGS_INTO_NOTHING = """
 import structlog
 from redrive.cli.logs import configure_logs

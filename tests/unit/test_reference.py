@@ -7,7 +7,7 @@ import sys
 
 import redrive
 from redrive import testing
-from scripts import metrics_page
+from scripts import events_page, metrics_page
 from scripts.reference import PAGE, page
 
 
@@ -18,6 +18,13 @@ def test_the_page_is_current() -> None:
 def test_the_page_of_metrics_is_current() -> None:
     text = metrics_page.PAGE.read_text(encoding="utf-8")
     assert text == metrics_page.page(), "run: python -m scripts.reference"
+
+
+def test_the_page_of_events_is_current_and_says_what_each_means() -> None:
+    text = events_page.PAGE.read_text(encoding="utf-8")
+    assert text == events_page.page(), "run: python -m scripts.reference"
+    composed = {"alert.firing", "alert.still_firing", "alert.resolved"}
+    assert set(events_page.events()) == set(events_page.MEANINGS) | composed
 
 
 def test_every_public_name_is_on_the_page() -> None:

@@ -1,8 +1,9 @@
 """How log events look: for people on a terminal, as JSON lines everywhere else.
 
-Logs go to stderr: stdout is for data. Passwords in URLs are masked in every value. A log that
-cannot be written (its reader is gone, the disk is full) is given up in silence: it must never stop
-the work, nor the way to end it.
+Logs go to stderr: stdout is for data. Passwords in URLs are masked in every value, also in lists,
+tables and tracebacks; a traceback never shows what variables held. A log that cannot be written
+(its reader is gone, the disk is full) is given up in silence: it must never stop the work, nor the
+way to end it.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ def configure_logs() -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *([_mask, _harmless] if person else [structlog.processors.format_exc_info]),
+            # Not left to the renderer for people, which would show the variables of every frame.
+            structlog.processors.format_exc_info,
+            *([_mask, _harmless] if person else []),
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
@@ -88,13 +91,24 @@ def _harmless(
 ) -> MutableMapping[str, Any]:
     """Texts of messages are shown on a terminal, and never obeyed by it."""
     for key, value in event.items():
-        if isinstance(value, str):
+        if key == "exception":
+            event[key] = "\n".join(map(one_line, str(value).splitlines()))
+        elif isinstance(value, str):
             event[key] = one_line(value)
     return event
 
 
 def _mask(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     for key, value in event.items():
-        if isinstance(value, str):
-            event[key] = mask_text(value)
+        event[key] = _masked(value)
     return event
+
+
+def _masked(value: Any) -> Any:
+    if isinstance(value, str):
+        return mask_text(value)
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_masked(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _masked(each) for key, each in value.items()}
+    return value

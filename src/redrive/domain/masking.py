@@ -21,8 +21,9 @@ _USER_INFO = re.compile(rf"^(\s*(?:{_SCHEME})?+[^:]*):.*@", re.IGNORECASE | re.D
 _NO_PORT = re.compile(
     rf"^(\s*{_SCHEME}[^:@/?#\[]*):(?!\d*(?:[,/?#]|$)).*", re.IGNORECASE | re.DOTALL
 )
+# Misspelt ones too: `pasword`, `passwrod`.
 _PARAMETER = re.compile(
-    r"((?:password|passwd|pwd|passphrase|secret|token|api_?key)\s*=\s*)(?:'[^']*'|[^&\s]+)",
+    r"((?:pas+w\w*|pwd|pas+phrase|secret|token|api_?key)\s*=\s*)(?:'[^']*'|[^&\s]+)",
     re.IGNORECASE,
 )
 _URL_IN_TEXT = re.compile(r"[a-z][a-z0-9+.-]*://[^\s'\"]+", re.IGNORECASE)

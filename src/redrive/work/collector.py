@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -76,8 +76,10 @@ class Collector:
         events: Events | None = None,
         redaction: Redaction = NO_REDACTION,
         tally: Tally | None = None,
+        on_ready: Callable[[], None] | None = None,
     ) -> None:
-        """`redaction` says what the log must not have."""
+        """`redaction` says what the log must not have. `on_ready` hears of every time that it
+        begins to consume."""
         self.queue = queue
         self.counts = Counts()
         self._understanding = understanding
@@ -86,6 +88,7 @@ class Collector:
         self._events = events or Events()
         self._redaction = redaction
         self._tally = tally or Tally()
+        self._on_ready = on_ready or (lambda: None)
         self._system = system_watch()
         self._stopping = asyncio.Event()
         self._last_at = utc_now()  # of the last batch
@@ -121,6 +124,7 @@ class Collector:
             async with self._consuming() as consumer:
                 self._log.info("collector.back" if self._outage else "collector.ready")
                 self._outage = ""
+                self._on_ready()
                 with self._tally.level(metrics.COLLECTING):
                     await self._collect(consumer)
 

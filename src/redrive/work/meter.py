@@ -27,8 +27,15 @@ class Meter:
     """Counts for a tally."""
 
     def __init__(
-        self, tally: Tally | None = None, *, role: str = "", place: Place | None = None
+        self,
+        tally: Tally | None = None,
+        *,
+        role: str = "",
+        place: Place | None = None,
+        on_ready: Callable[[], None] | None = None,
     ) -> None:
+        """`on_ready` hears of every time that the Mover begins to consume."""
+        self.on_ready = on_ready or (lambda: None)
         self._tally = tally or Tally()
         self._role = role
         self._place = place

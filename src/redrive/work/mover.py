@@ -181,6 +181,7 @@ class Mover:
     def _on_ready(self) -> None:
         self._log.info("mover.back" if self._outage else "mover.ready")
         self._outage = ""
+        self._meter.on_ready()
 
     async def _session(self) -> None:
         self.counts.sessions += 1

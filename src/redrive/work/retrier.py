@@ -11,11 +11,13 @@ letter queue with a `redrive-error-reason`; if not even that takes it, it stays 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 from redrive.amqp.lane import Connect
 from redrive.broker.topology import delay_queue_of, describe, retry_queue_of
 from redrive.domain import metrics
+from redrive.domain.awaited import Awaited
 from redrive.domain.metrics import Metric
 from redrive.settings.sections import QueueSettings, TopologySettings
 from redrive.tally import Tally
@@ -40,9 +42,11 @@ class Retrier:
         limits: Limits,
         parking: Collection[str] = (),
         tally: Tally | None = None,
+        on_ready: Callable[[], None] | None = None,
     ) -> None:
         """`parking` are the queues whose rejected messages are known to arrive in the dead letter
-        queue; in others, which somebody made differently, poison stays."""
+        queue; in others, which somebody made differently, poison stays. `on_ready` is called once,
+        when every queue is consumed."""
         names = retry_names(topology, queues)
         last_tier = Route(exchange=names.route_delay, routing_key=f"binding.{names.tiers}")
         self._path = ReturnPath(names.return_exchange, connect)
@@ -56,13 +60,16 @@ class Retrier:
                 names, policies, self._path, tier_again=last_tier, parks=waited in parking
             )
         tally, place = tally or Tally(), _places(names, topology, queues)
+        awaited = Awaited(plans, on_ready)
         self.movers = [
             Mover(
                 queue,
                 plan,
                 connect=connect,
                 limits=limits,
-                meter=Meter(tally, role="retrier", place=place),
+                meter=Meter(
+                    tally, role="retrier", place=place, on_ready=partial(awaited.here, queue)
+                ),
             )
             for queue, plan in plans.items()
         ]

@@ -75,7 +75,9 @@ class Worker:
         verdict_after: timedelta,
         events: Events | None = None,
         tally: Tally | None = None,
+        on_ready: Callable[[], None] | None = None,
     ) -> None:
+        """`on_ready` hears of every time that it has a connection to send by."""
         self.id = worker_id
         self._vhost = vhost
         self._sendings = sendings
@@ -90,6 +92,7 @@ class Worker:
         self._verdict_after = verdict_after
         self._events = events or Events()
         self._tally = tally or Tally()
+        self._on_ready = on_ready or (lambda: None)
         self._stopping = asyncio.Event()
         self._woken = asyncio.Event()
         self._unmet: list[str] = []
@@ -122,6 +125,7 @@ class Worker:
             await sender.open()
             self._log.info("worker.back" if self._outage else "worker.ready")
             self._outage = ""
+            self._on_ready()
             await self._work(sender)
             await sender.close()
         finally:

@@ -1,0 +1,242 @@
+"""Backups and upgrades as docs/how-to/backup.md has them: its commands, on real databases."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, inspect, text
+
+from redrive.domain.filters import Filters
+from redrive.domain.letter import Kept
+from redrive.errors import SchemaNewer, SchemaOlder
+from redrive.store.engine import open_database
+from redrive.store.schema import REVISION, VERSION_TABLE
+from redrive.store.store import Store, open_letter_store
+from tests.services.letters import failed, letter_store
+from tests.services.postgres import PrivatePostgres
+from tests.services.sending import all_is_consistent, claimed, come_back, sent, stored
+
+PAGE = Path(__file__).parents[2] / "docs/how-to/backup.md"
+RULE_SINCE = "0003"
+"""That one made a table anew, which nobody had filled yet."""
+REVISIONS = [f"{number:04}" for number in range(1, int(REVISION) + 1)]
+
+
+def on_the_page(beginning: str) -> str:
+    """The command of the page that begins so."""
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    (found,) = [line for line in lines if line.startswith(beginning)]
+    return found
+
+
+def shell(line: str, **environment: str) -> None:
+    ran = subprocess.run(
+        ["bash", "-c", line],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+async def filled(store: Store) -> None:
+    """Letters in several states, some of them being sent."""
+    await stored(store, 6)
+    await store.letters.add([failed("no such currency")])
+    claims = await sent(store, limit=3)
+    await come_back(store, claims[:1])
+    await claimed(store, limit=2)
+
+
+async def content(store: Store) -> list[Kept]:
+    return [kept async for kept in store.letters.stream(Filters())]
+
+
+async def test_a_sqlite_store_is_backed_up_while_it_is_used_and_restored(tmp_path: Path) -> None:
+    folder, backup = tmp_path / "var", tmp_path / "backup"
+    folder.mkdir()
+    backup.mkdir()
+    url = f"sqlite:///{folder}/redrive.db"
+    async with letter_store(url) as store:
+        await filled(store)
+        before = await content(store)
+        await asyncio.to_thread(back_up_sqlite, folder, backup)
+        await stored(store, 3)  # after the backup
+        assert len(await content(store)) == len(before) + 3
+    lines = [on_the_page("rm --force"), on_the_page("install --owner redrive")]
+    for line in lines:
+        here = line.replace("/var/lib/redrive", str(folder)).replace("/backup", str(backup))
+        await asyncio.to_thread(shell, here.replace("--owner redrive --group redrive ", ""))
+    async with letter_store(url) as store:
+        assert await content(store) == before
+        await all_is_consistent(store)
+        assert await claimed(store), "it is worked with as ever"
+
+
+def back_up_sqlite(folder: Path, backup: Path) -> None:
+    """The page's command, by the same call of SQLite's where its shell is not installed."""
+    line = on_the_page("sqlite3 ")
+    assert line == "sqlite3 /var/lib/redrive/redrive.db \".backup '/backup/redrive.db'\""
+    if shutil.which("sqlite3"):
+        here = line.replace("/var/lib/redrive", str(folder))
+        shell(here.replace("'/backup/", f"'{backup}/"))
+        return
+    source, target = sqlite3.connect(folder / "redrive.db"), sqlite3.connect(backup / "redrive.db")
+    source.backup(target)
+    source.close()
+    target.close()
+
+
+async def test_a_postgresql_store_is_dumped_while_it_is_used_and_restored(
+    postgres: PrivatePostgres, database: str, tmp_path: Path
+) -> None:
+    path = f"{postgres.bin}:{os.environ['PATH']}"
+    async with letter_store(database) as store:
+        await filled(store)
+        before = await content(store)
+        dump = on_the_page("pg_dump ").replace("/backup", str(tmp_path))
+        await asyncio.to_thread(shell, dump, STORE_URL=database, PATH=path)
+        await stored(store, 3)
+    empty = postgres.create_database()
+    url = postgres.url(empty)
+    restore = on_the_page("pg_restore ").replace("/backup", str(tmp_path))
+    await asyncio.to_thread(shell, restore, STORE_URL=url, PATH=path)
+    async with letter_store(url) as store:
+        assert await content(store) == before
+        await all_is_consistent(store)
+        assert await claimed(store)
+    postgres.drop_database(empty)
+
+
+# Old and new side by side
+
+
+def _migrate_to(connection: Connection, revision: str) -> None:
+    config = Config()
+    config.set_main_option("script_location", "redrive.store:migrations")
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    command.upgrade(config, revision)
+
+
+async def migrated(url: str, revision: str) -> None:
+    database = open_database(url, ours=True)
+    async with database.writing() as connection:
+        await connection.run_sync(_migrate_to, revision)
+    await database.close()
+
+
+Columns = dict[str, dict[str, tuple[str, bool, bool]]]
+
+
+def _columns(connection: Connection) -> Columns:
+    """Of each table, of each column: its type, whether it may be null, whether it has a default."""
+    found = inspect(connection)
+    return {
+        table: {
+            column["name"]: (
+                str(column["type"]),
+                bool(column["nullable"]),
+                column["default"] is not None or bool(column.get("autoincrement") is True),
+            )
+            for column in found.get_columns(table)
+        }
+        for table in found.get_table_names()
+    }
+
+
+async def columns_at(url: str, revision: str) -> Columns:
+    await migrated(url, revision)
+    database = open_database(url, ours=True)
+    async with database.reading() as connection:
+        found = await connection.run_sync(_columns)
+    await database.close()
+    return found
+
+
+async def test_every_upgrade_adds_only_what_the_version_before_need_not_know(database: str) -> None:
+    before = await columns_at(database, RULE_SINCE)
+    for revision in REVISIONS[REVISIONS.index(RULE_SINCE) + 1 :]:
+        after = await columns_at(database, revision)
+        for table, columns in before.items():
+            assert table in after, f"{revision} removes {table}"
+            for name, was in columns.items():
+                assert after[table].get(name) == was, f"{revision} changes {table}.{name}"
+            for name in after[table].keys() - columns.keys():
+                _, null, default = after[table][name]
+                assert null or default, f"{revision}: old versions cannot fill {table}.{name}"
+        before = after
+
+
+def test_no_migration_takes_anything_away() -> None:
+    config = Config()
+    config.set_main_option("script_location", "redrive.store:migrations")
+    config.set_main_option("path_separator", "os")
+    scripts = ScriptDirectory.from_config(config)
+    assert sorted(each.revision for each in scripts.walk_revisions()) == REVISIONS
+    forbidden = re.compile(r"\bop\.(drop_\w+|alter_column|rename_table)\b|\bDROP\b|\bRENAME\b")
+    for each in scripts.walk_revisions(base=RULE_SINCE):
+        if each.revision == RULE_SINCE:
+            continue
+        assert not forbidden.search(Path(each.path).read_text(encoding="utf-8")), each.revision
+
+
+async def test_a_process_that_runs_goes_on_after_somebody_else_has_upgraded(database: str) -> None:
+    """As the next version would: it adds a table and columns, and says so in the version."""
+    next_one = f"{int(REVISION) + 1:04}"
+    async with letter_store(database) as store:
+        await stored(store, 3)
+        async with store.database.writing() as connection:
+            for line in (
+                "ALTER TABLE redrive_letter ADD COLUMN mood TEXT",
+                "ALTER TABLE redrive_attempt ADD COLUMN weight INTEGER NOT NULL DEFAULT 1",
+                "CREATE TABLE redrive_mood (letter_id UUID PRIMARY KEY, mood TEXT NOT NULL)",
+                f"UPDATE {VERSION_TABLE} SET version_num = '{next_one}'",
+            ):
+                await connection.execute(text(line))
+        await stored(store, 3)
+        claims = await sent(store)
+        assert len(claims) == 6
+        await come_back(store, claims[:2])
+        await all_is_consistent(store)
+    with pytest.raises(SchemaNewer) as refused:
+        await open_letter_store(database)
+    assert f"has schema {next_one}, and this version of Redrive knows {REVISION}" in str(
+        refused.value
+    )
+
+
+async def test_the_schema_before_is_refused_until_it_is_upgraded_and_the_letters_stay(
+    database: str, tmp_path: Path
+) -> None:
+    last = REVISIONS[-2]
+    await migrated(database, last)
+    with pytest.raises(SchemaOlder) as refused:
+        await open_letter_store(database)
+    said = f"has schema {last}, and this version of Redrive needs {REVISION}"
+    assert said in str(refused.value)
+    assert f"{said}; {refused.value.remedy}" in PAGE.read_text(encoding="utf-8")
+    ran = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "redrive", "db", "upgrade", "--store-url", database],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    async with letter_store(database) as store:
+        await stored(store, 1)
+        assert len(await content(store)) == 1
