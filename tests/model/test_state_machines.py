@@ -19,7 +19,7 @@ from redrive.domain.breaker import (
     read_breaker,
     write_breaker,
 )
-from redrive.domain.condition import parse
+from redrive.domain.condition_reader import parse
 from redrive.domain.lifecycle import DELETABLE, FIRST, TRANSITIONS, State, may_become, require
 from redrive.errors import TransitionRefused
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from redrive.cli.filters import Selection, filtered
 from redrive.cli.invocation import Invocation
-from redrive.domain.condition import ConditionRefused, parse
+from redrive.domain.condition_reader import ConditionRefused, parse
 from redrive.domain.durations import parse_duration
 from redrive.domain.measures import COUNTERS, MEASURES
 from redrive.domain.moments import read_moment
