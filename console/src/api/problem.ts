@@ -3,6 +3,7 @@
 import type { components } from "./schema";
 
 type ProblemDocument = components["schemas"]["Problem"];
+type Fault = components["schemas"]["Fault"];
 
 const KIND = "urn:redrive:problem:";
 
@@ -11,7 +12,7 @@ export class Problem extends Error {
   /** The last part of the problem's type: `count-changed`, `not-logged-in`; `unreachable` is ours. */
   readonly kind: string;
   readonly remedy: string;
-  readonly faults: readonly { where: string; what: string }[];
+  readonly faults: readonly Fault[];
   /** How many letters match now, of `count-changed`. */
   readonly letters: number | null;
 

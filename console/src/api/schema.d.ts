@@ -1381,7 +1381,15 @@ export interface components {
          * @description One thing that is wrong with a request.
          */
         Fault: {
-            /** What */
+            /**
+             * Name
+             * @description What people call it, as in the console: `Max retries`.
+             */
+            name: string;
+            /**
+             * What
+             * @description What was expected of it, in words for people.
+             */
             what: string;
             /**
              * Where

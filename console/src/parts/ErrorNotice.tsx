@@ -16,7 +16,7 @@ export function ErrorNotice({ error, retry }: { error: unknown; retry?: (() => v
           <ul>
             {faults.map((fault) => (
               <li key={fault.where + fault.what}>
-                <code>{fault.where}</code> {fault.what}
+                {sentence(`${fault.name}: ${fault.what}`)}
               </li>
             ))}
           </ul>

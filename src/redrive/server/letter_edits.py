@@ -28,7 +28,7 @@ from redrive.server.answers import answer
 from redrive.server.auditing import audited
 from redrive.server.callers import caller_of, desk_of, redaction_for, route
 from redrive.server.idempotency import IdempotentRoute
-from redrive.server.inputs import Id, Input, Name, Reason, Selection, Text
+from redrive.server.inputs import Id, Input, Name, Reason, Selection, Text, Unmeant
 from redrive.server.problems import Problem, invalid, not_found
 from redrive.work.difference import difference
 from redrive.work.edit import EditOrder, body_of_text, editable_of, prepare
@@ -122,7 +122,7 @@ class ManyEdits(Changes):
     @model_validator(mode="after")
     def _counted(self) -> ManyEdits:
         if not self.dry_run and self.count is None:
-            raise ValueError("count: expected the number of letters that was shown")
+            raise Unmeant("count", "expected the number of letters that was shown")
         return self
 
 

@@ -35,7 +35,7 @@ from redrive.server.answers import answer
 from redrive.server.auditing import audited
 from redrive.server.callers import caller_of, desk_of, redaction_for, route
 from redrive.server.idempotency import IdempotentRoute
-from redrive.server.inputs import Id, Input, Paging, Reason, Selection
+from redrive.server.inputs import NO_NUL, Id, Input, Paging, Reason, Selection
 from redrive.server.problems import Problem, not_found
 from redrive.work.destinations import destinations
 from redrive.work.ordering import read_ordering
@@ -73,7 +73,7 @@ class ReplayWanted(Input):
     to: (
         Annotated[
             str,
-            Field(max_length=300, pattern=r"^[^\u0000]*$"),
+            Field(max_length=300, pattern=NO_NUL),
             AfterValidator(_destination),
         ]
         | None
@@ -82,8 +82,7 @@ class ReplayWanted(Input):
         False, description="Also what may have been consumed already; so are letters named by id."
     )
     ordered_by: (
-        Annotated[str, Field(max_length=1000, pattern=r"^[^\u0000]*$"), AfterValidator(_ordering)]
-        | None
+        Annotated[str, Field(max_length=1000, pattern=NO_NUL), AfterValidator(_ordering)] | None
     ) = Field(None, description="`header:NAME` or a JSONPath: equal values keep their order.")
 
     def filters(self) -> Filters:

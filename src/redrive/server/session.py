@@ -14,7 +14,7 @@ from redrive.server.answers import answer, nothing
 from redrive.server.auditing import audited
 from redrive.server.authentication import COOKIE
 from redrive.server.callers import CALLER, PROBLEMS, Caller, desk_of, route
-from redrive.server.inputs import Input
+from redrive.server.inputs import NO_NUL, Input
 from redrive.server.login_limits import LoginLimits
 from redrive.server.problems import Problem
 from redrive.work.passwords import Passwords, digest, new_secret
@@ -28,7 +28,7 @@ PASSWORDS: Final = "redrive_passwords"
 class Login(Input):
     """A name and a password."""
 
-    name: Annotated[str, Field(min_length=1, max_length=LONGEST_USER, pattern=r"^[^\u0000]*$")]
+    name: Annotated[str, Field(min_length=1, max_length=LONGEST_USER, pattern=NO_NUL)]
     password: Annotated[str, Field(min_length=1, max_length=MOST_PASSWORD)]
 
 
