@@ -2112,6 +2112,18 @@ export interface components {
             detail: string;
             /**
              * Errors
+            /**
+             * Diff
+             * @description What changed since `madeFrom`, line by line: `edited-meanwhile`.
+             * @default []
+             */
+            diff?: string[];
+            /**
+             * Edit
+             * @description The edit that stands, 0 for the original: `edited-meanwhile`.
+             * @default null
+             */
+            edit?: number | null;
              * @description Of a request that is not valid.
              * @default []
              */

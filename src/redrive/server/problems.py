@@ -85,6 +85,12 @@ class ProblemDocument(BaseModel):
     remedy: str = Field(description="What to do about it; may be empty.")
     errors: list[Fault] = Field(default=[], description="Of a request that is not valid.")
     letters: int | None = Field(default=None, description="How many match now: `count-changed`.")
+    edit: int | None = Field(
+        default=None, description="The edit that stands, 0 for the original: `edited-meanwhile`."
+    )
+    diff: list[str] = Field(
+        default=[], description="What changed since `madeFrom`, line by line: `edited-meanwhile`."
+    )
 
 
 def answer_problem(problem: Problem) -> Response:
