@@ -1074,7 +1074,8 @@ export interface components {
              * @description The HTTP status; null: it has not ended, or died.
              */
             outcome: number | null;
-            role: components["schemas"]["Role"];
+            /** @description Null: of a login that was refused. */
+            role: components["schemas"]["Role"] | null;
         };
         /** AuditPage */
         AuditPage: {
