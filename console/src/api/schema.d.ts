@@ -637,6 +637,7 @@ export interface paths {
         /**
          * List Letters Of Replay
          * @description Letters of a replay, in its order: those that failed, or those with the results asked for.
+         *     A page may have fewer than `limit`, or none, and a `next`: then the rest is further on.
          */
         get: operations["list_letters_of_replay"];
         put?: never;
@@ -2112,8 +2113,6 @@ export interface components {
             /** Detail */
             detail: string;
             /**
-             * Errors
-            /**
              * Diff
              * @description What changed since `madeFrom`, line by line: `edited-meanwhile`.
              * @default []
@@ -2125,6 +2124,8 @@ export interface components {
              * @default null
              */
             edit?: number | null;
+            /**
+             * Errors
              * @description Of a request that is not valid.
              * @default []
              */

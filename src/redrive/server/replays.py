@@ -41,10 +41,10 @@ from redrive.work.destinations import destinations
 from redrive.work.ordering import read_ordering
 from redrive.work.replay_preview import PreviewOrder, preview_document
 from redrive.work.replay_report import (
-    Report,
     replay_document,
     replayed_letter_document,
     report_document,
+    report_of,
 )
 
 router = APIRouter(tags=["replays"], route_class=IdempotentRoute)
@@ -197,11 +197,8 @@ async def _require_health(request: Request) -> None:
 async def get_replay(request: Request, replay_id: Id) -> Response:
     """One replay: how far it is, what became of its letters, and what it waits for."""
     desk = desk_of(request)
-    report = Report(
-        replay=await _replay(request, replay_id),
-        results=await desk.store.replays.results(replay_id),
-        refusals=await desk.replay_looks.refusals(replay_id),
-    )
+    found = await _replay(request, replay_id)
+    report = await report_of(desk.store.replays, desk.replay_looks, found)
     return answer(report_document(report))
 
 
@@ -221,7 +218,8 @@ _FAILURES: Final = (Result.REFUSED, Result.IN_DOUBT, Result.RETURNED, Result.FAI
 async def list_letters_of_replay(
     request: Request, replay_id: Id, query: Annotated[LettersOfReplay, Query()]
 ) -> Response:
-    """Letters of a replay, in its order: those that failed, or those with the results asked for."""
+    """Letters of a replay, in its order: those that failed, or those with the results asked for.
+    A page may have fewer than `limit`, or none, and a `next`: then the rest is further on."""
     redaction = redaction_for(request)
     page = await desk_of(request).replay_looks.letters(
         await _replay(request, replay_id),
