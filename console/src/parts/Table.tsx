@@ -52,6 +52,11 @@ export function Table<Row>({ caption, columns, rows, keyOf, bare }: TableProps<R
   );
 }
 
+/** What can be done with a row: buttons beside each other, which do not make it taller. */
+export function RowActions({ children }: { children: ReactNode }) {
+  return <span className={styles.acts}>{children}</span>;
+}
+
 function classOf<Row>(column: Column<Row>): string {
   return [column.numeric && styles.numeric, column.grows && styles.grows].filter(Boolean).join(" ");
 }
