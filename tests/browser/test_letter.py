@@ -226,6 +226,7 @@ async def test_of_two_who_edit_at_once_the_second_is_told_and_keeps_the_text(
     await expect(bob.get_by_role("alert")).to_contain_text("changed by somebody else")
     await expect(bob.get_by_role("alert")).to_be_focused()
     await expect(bob.get_by_label("What changed meanwhile")).to_contain_text('+  "by": "ann"')
+    assert await accessibility_faults(bob) == []
     await expect(bob.get_by_role("textbox", name="New body")).to_contain_text('{"by": "bob"}')
     await bob.keyboard.press("Escape")
     await expect(bob.get_by_role("region", name="Edits")).to_contain_text("Edit 1")

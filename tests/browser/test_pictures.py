@@ -45,7 +45,7 @@ async def taken(page: Page, file: Path) -> None:
 async def test_the_documentation_has_pictures(shop: Console, folder: Path, theme: Theme) -> None:
     await alerts_fire(shop.server)
     page = await shop.person("/nowhere", theme=theme)
-    await page.set_viewport_size({"width": 1360, "height": 1150})
+    await page.set_viewport_size({"width": 1360, "height": 1480})
     await page.route("**/api/v1/health", is_well)
     await page.goto("/")
     await expect(page.get_by_role("img", name="Last 24 hours:")).to_be_visible()

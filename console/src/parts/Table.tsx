@@ -10,6 +10,8 @@ export interface Column<Row> {
   numeric?: boolean;
   /** Takes the width that is left; others are as wide as what is in them. */
   grows?: boolean;
+  /** Stays on one line, where there is room for columns. */
+  unbroken?: boolean;
 }
 
 interface TableProps<Row> {
@@ -58,5 +60,6 @@ export function RowActions({ children }: { children: ReactNode }) {
 }
 
 function classOf<Row>(column: Column<Row>): string {
-  return [column.numeric && styles.numeric, column.grows && styles.grows].filter(Boolean).join(" ");
+  const looks = [column.numeric && styles.numeric, column.grows && styles.grows, column.unbroken && styles.unbroken];
+  return looks.filter(Boolean).join(" ");
 }

@@ -151,9 +151,10 @@ function ofTokens(open: (what: Open) => void): readonly Column<Token>[] {
   return [
     { head: "Name", grows: true, cell: ({ name }) => <b>{name}</b> },
     { head: "Role", cell: ({ role }) => role },
-    { head: "State", cell: (token) => <Standing token={token} /> },
+    { head: "State", unbroken: true, cell: (token) => <Standing token={token} /> },
     {
       head: "Made",
+      unbroken: true,
       cell: ({ createdAt, createdBy }) => (
         <span>
           <Time at={createdAt} /> by {createdBy}
