@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -56,6 +56,21 @@ async def many(
             yield opened
 
 
+@dataclass
+class Figures:
+    """What somebody at the list waits for: seconds, unless they are named otherwise."""
+
+    letters: int
+    opens: float = 0.0
+    opens_filtered: float = 0.0
+    frames: int = 0
+    median_ms: float = 0.0
+    most_ms: float = 0.0
+    """99 of a hundred frames take less."""
+    longest_ms: float = 0.0
+    counts: float = 0.0
+
+
 def row(page: Page, number: int) -> Locator:
     return page.get_by_role("row").nth(number)
 
@@ -68,7 +83,7 @@ async def opens(page: Page, address: str) -> float:
         await page.goto(address)
         await expect(row(page, 5)).to_be_visible()
         taken.append(time.monotonic() - began)
-    return median(taken)
+    return round(median(taken), 2)
 
 
 async def scrolled(page: Page) -> list[float]:
@@ -85,22 +100,16 @@ async def scrolled(page: Page) -> list[float]:
 @pytest.mark.timeout(3600)
 async def test_the_list_is_quick_and_smooth_however_many_letters_there_are(many: Console) -> None:
     page = await many.person("/letters")
-    figures: dict[str, Any] = {"letters": LETTERS}
-    figures["opens"] = await opens(page, "/letters")
-    assert figures["opens"] < seconds(1, quick=5)
-    figures["opens filtered"] = await opens(page, f"/letters?queue={QUEUES[3]}&status=pending")
-    assert figures["opens filtered"] < seconds(2, quick=5)
+    figures = Figures(letters=LETTERS)
+    figures.opens = await opens(page, "/letters")
+    figures.opens_filtered = await opens(page, f"/letters?queue={QUEUES[3]}&status=pending")
 
     await page.goto("/letters")
     await expect(row(page, 5)).to_be_visible()
     frames = await scrolled(page)
-    figures |= {
-        "frames": len(frames),
-        "median frame ms": round(median(frames), 1),
-        "99th frame ms": round(frames[len(frames) * 99 // 100], 1),
-        "longest frame ms": round(frames[-1], 1),
-    }
-    assert frames[len(frames) * 99 // 100] < seconds(100, quick=1000)
+    figures.frames = len(frames)
+    figures.median_ms, figures.longest_ms = round(median(frames), 1), round(frames[-1], 1)
+    figures.most_ms = round(frames[len(frames) * 99 // 100], 1)
     assert await page.get_by_role("row").count() < 80
 
     await page.goto(f"/letters?queue={QUEUES[3]}")
@@ -110,6 +119,11 @@ async def test_the_list_is_quick_and_smooth_however_many_letters_there_are(many:
     await page.get_by_role("button", name="Discard…").click()
     exact = f"Discard {LETTERS // len(QUEUES):,} letters"
     await expect(page.get_by_role("button", name=exact)).to_be_enabled(timeout=30_000)
-    figures["counts"] = time.monotonic() - began
-    assert figures["counts"] < seconds(5, quick=10)
-    log.info("measured", **figures)
+    figures.counts = round(time.monotonic() - began, 2)
+
+    log.info("measured", **asdict(figures))
+    assert figures.opens < seconds(1, quick=5)
+    assert figures.opens_filtered < seconds(2, quick=5)
+    assert figures.median_ms < seconds(34, quick=500)
+    assert figures.most_ms < seconds(150, quick=1000)
+    assert figures.counts < seconds(5, quick=10)
