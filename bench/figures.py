@@ -115,7 +115,7 @@ def at_least(name: str, got: float | None, wanted: float) -> Target:
     """A target for a ratio. What was not measured is not met."""
     return Target(
         name=name,
-        wanted=f"at least {wanted:.1f} times",
+        wanted=f"at least {wanted:g} times",
         got="not measured" if got is None else f"{got:.2f} times",
         met=got is not None and got >= wanted,
     )

@@ -45,7 +45,7 @@ async def empty(url: str, queue: str) -> None:
     async def is_empty() -> bool:
         return await ready(url, queue) == 0
 
-    await eventually_async(is_empty, within=20, what=f"{queue} empty")
+    await eventually_async(is_empty, within=30, what=f"{queue} empty")
 
 
 async def test_one_letters_whole_life(vhost: Vhost, tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ async def is_replayed(redrive: CommandLine, url: str, letter: str, page: Page) -
     async with store_is_locked(redrive.folder / "redrive.db"):
         replaying = redrive.start("replay", letter, "--ignore-health")
         await eventually_async(
-            lambda: has_open(replaying, "redrive.db"), within=20, what="the replay at its store"
+            lambda: has_open(replaying, "redrive.db"), within=30, what="the replay at its store"
         )
         await asyncio.to_thread(replaying.kill)
     assert (await shown(redrive, letter))["status"] == "dlq_manual"

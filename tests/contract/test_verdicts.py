@@ -485,8 +485,6 @@ async def test_all_that_happens_to_the_same_letters_at_once_leaves_them_sound(
 ) -> None:
     """And no writer ever waits for another that waits for it."""
     ids = await stored(store, 30)
-    # SQLite lets one write at a time, in no order: some would wait for longer than it allows.
-    rounds = 8 if store.database.is_sqlite else faults(200, quick=15)
-    turmoil = Turmoil(store, tuple(ids), rounds=rounds)
+    turmoil = Turmoil(store, tuple(ids), rounds=faults(200, quick=8))
     while len(turmoil.claims) <= len(ids):  # until something was sent a second time
         await turmoil.run()

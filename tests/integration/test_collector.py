@@ -333,7 +333,7 @@ async def collected_from(store: Store, queue: str, identity: str) -> None:
             for each in await all_kept(store)
         )
 
-    await eventually_async(there, within=20, what=f"{identity} from {queue}")
+    await eventually_async(there, within=30, what=f"{identity} from {queue}")
 
 
 async def test_a_glob_finds_queues_made_later_and_never_our_own_waiting_ones(

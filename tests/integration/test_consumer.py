@@ -508,10 +508,21 @@ class Lost:
             await send(self.vhost.url, *"abcde")
             for time in range(1, self.times + 1):
                 await eventually(partial(has, begun, 5 * time), "five at a time")
+                await acks_have_arrived(consumer)
                 between.cut()
             await eventually(lambda: len(ended) == 5, "all of them again")
         assert sorted(ended) == [b"a", b"b", b"c", b"d", b"e"]
         assert await ready(self.vhost.url, DEAD) == await ready(self.vhost.url, QUEUE) == 0
+
+
+async def acks_have_arrived(consumer: Consumer) -> None:
+    """A copy may be handled before the message that it is of is acked: until then both are there,
+    and both come back."""
+    assert consumer._session is not None
+    (intake,) = consumer._session._intakes
+    await eventually(lambda: intake._unsettled == 0, "nothing is being set aside")
+    await asyncio.sleep(0)  # acks are written
+    await intake._consumer._channel.inspect_queue(QUEUE)  # answered after them
 
 
 def has(things: list[bytes], count: int) -> bool:

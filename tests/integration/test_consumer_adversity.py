@@ -23,7 +23,7 @@ from tests.services.consuming import (
     serving,
     settings_for,
 )
-from tests.services.moving import publish, ready, take_all
+from tests.services.moving import holds, publish, ready, take_all
 from tests.services.plugin import NewProxy, Vhost
 
 HERE = {headers.QUEUE: fields.longstr(QUEUE)}
@@ -118,6 +118,50 @@ async def test_a_stop_is_no_crash_of_what_is_handled_alone(
     assert await ready(vhost.url, beside) == await ready(vhost.url, DEAD) == 0
 
 
+async def test_a_consumer_ends_in_time_although_the_broker_has_fallen_silent(
+    vhost: Vhost, proxy: NewProxy
+) -> None:
+    address = parse_addresses(vhost.url)[0]
+    between = await proxy(address.host, address.port)
+    consumer = Consumer(settings=settings_for(between.through(vhost.url), "classic"))
+    beside, seen = f"redrive-alone-{QUEUE}", []
+
+    @consumer.handler(QUEUE)
+    async def settle(message: Message) -> None:
+        seen.append(message.body)
+        await asyncio.sleep(60)
+
+    async with serving(consumer):
+        await consumed(vhost.url)
+        await publish(vhost.url, [message({}, b"alone", beside)])
+        await eventually(lambda: seen == [b"alone"], "the one that is handled alone")
+        between.half_open()
+    between.cut()
+    await holds(vhost.url, beside, 1)
+
+
+async def test_what_is_on_its_way_to_a_consumer_that_stops_is_handled(
+    vhost: Vhost, proxy: NewProxy
+) -> None:
+    address = parse_addresses(vhost.url)[0]
+    between = await proxy(address.host, address.port)
+    consumer = Consumer(settings=settings_for(between.through(vhost.url), "classic"))
+    seen: list[bytes] = []
+
+    @consumer.handler(QUEUE)
+    async def settle(message: Message) -> None:
+        seen.append(message.body)
+
+    async with serving(consumer):
+        await consumed(vhost.url)
+        between.delay(0.3)  # so that the broker has sent them, and nobody has read them
+        await send(vhost.url, *"abcde")
+        await holds(vhost.url, QUEUE, 0)
+        assert seen == []
+    assert seen == [b"a", b"b", b"c", b"d", b"e"]
+    assert await ready(vhost.url, QUEUE) == await ready(vhost.url, f"redrive-again-{QUEUE}") == 0
+
+
 async def test_a_handler_that_cancels_its_own_task_has_failed_and_its_worker_goes_on(
     vhost: Vhost, settings: Settings
 ) -> None:
@@ -190,7 +234,7 @@ async def test_a_handler_that_hangs_and_a_suspect_stop_no_queue(
             await asyncio.sleep(0.3)
             await send(vhost.url, f"here {name}")
             await send(vhost.url, f"there {name}", queue="other")
-        await eventually(lambda: len(seen) == 7, "the others", within=10)
+        await eventually(lambda: len(seen) == 7, "the others", within=30)
         assert b"suspect" not in seen
         ends.set()
         await eventually(lambda: seen[-1] == b"suspect", "the suspect, at last")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,24 @@ def test_a_queue_of_which_somebody_holds_a_message_is_not_deleted(
     assert done.returncode == 1
     assert f"{NAME} is not deleted" in done.stderr
     assert held_by(patient, NAME, MEANWHILE) == BODIES
+
+
+def test_a_queue_that_got_a_message_meanwhile_is_not_deleted_and_the_next_time_is(
+    patient: Patient,
+) -> None:
+    line = ill(patient, "quorum")
+    late = patient.folder / "late.py"
+    late.write_text(
+        "import pika\n"
+        f"with pika.BlockingConnection(pika.URLParameters({patient.foreign.vhost.url!r})) as to:\n"
+        "    channel = to.channel()\n"
+        "    channel.confirm_delivery()\n"
+        f"    channel.basic_publish('', {NAME!r}, b'3', mandatory=True)\n"
+    )
+    delete = line.index("{ for s in")
+    done = patient.attempt(f"{line[:delete]}{sys.executable} {late} && {line[delete:]}")
+    assert done.returncode == 1
+    assert f"{NAME} is not deleted" in done.stderr
+    patient.foreign.shows(NAME, 1)
+    patient.cure("delivery-limit", NAME)
+    assert held_by(patient, NAME) == [*BODIES, b"3"]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -310,6 +313,36 @@ def test_a_wrong_password_and_a_management_api_that_is_away_are_said_in_one_line
         ran = redrive("sweep", "dlq.*", settings=settings)
         assert (ran.code, ran.err.count("\n")) == (1, 1), ran.err
         assert says in ran.err
+
+
+def test_a_watching_sweep_takes_what_comes_later_and_says_an_outage_of_the_store_once(
+    vhost: Vhost, redrive: Redrive, tmp_path: Path
+) -> None:
+    asyncio.run(fill(vhost.url, "classic"))
+    file = tmp_path / "watching.toml"
+    file.write_text(f'{redrive.settings}[store]\nurl = "postgresql://127.0.0.1:1/away"\n')
+    command = [sys.executable, "-m", "redrive", "sweep", DLQ, "--max-retries", "3"]
+    with subprocess.Popen(
+        [*command, "--watch", "1s", "--output", "json", "--config", str(file)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as watching:
+        assert watching.stdout is not None
+        moved = [moved_in_a_pass(watching.stdout.readline())]
+        asyncio.run(publish(vhost.url, [dead("late", 9)]))
+        while moved[-1] != 1 and watching.poll() is None:
+            moved.append(moved_in_a_pass(watching.stdout.readline()))
+        watching.send_signal(signal.SIGTERM)
+        _, err = watching.communicate(timeout=30)
+    assert (moved[0], moved[-1], watching.returncode) == (3, 1, 0)
+    assert err.count("sweep.not_counted") == 1
+    assert asyncio.run(in_queue(vhost.url, FINAL)) == ["1", "2", "3", "late"]
+
+
+def moved_in_a_pass(line: str) -> int:
+    (item,) = json.loads(line)["items"]
+    return int(item["moved"])
 
 
 # Somebody else's broker

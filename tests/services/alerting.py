@@ -13,7 +13,7 @@ from sqlalchemy import text
 from redrive.domain import metrics
 from redrive.domain.alerting import DEFAULT_RULES, Phase, Rule
 from redrive.domain.breaker import Position
-from redrive.domain.condition import parse
+from redrive.domain.condition_reader import parse
 from redrive.domain.filters import Filters
 from redrive.domain.revival import LeaveToPerson
 from redrive.settings.alerts import AlertSinkSettings

@@ -61,7 +61,7 @@ async def send(url: str, *identities: str, queue: str = QUEUE, exchange: str = "
     await publish(url, map(message, identities))
 
 
-async def eventually(condition: Callable[[], object], what: str, within: float = 20.0) -> None:
+async def eventually(condition: Callable[[], object], what: str, within: float = 30.0) -> None:
     await eventually_async(condition, what=what, within=within)
 
 

@@ -12,7 +12,7 @@ T = TypeVar("T")
 STEP = 0.02
 
 
-def eventually(condition: Callable[[], T], *, within: float = 10.0, what: str = "") -> T:
+def eventually(condition: Callable[[], T], *, within: float = 30.0, what: str = "") -> T:
     """Call until the answer is true and return it; AssertionError after `within` seconds."""
     deadline = time.monotonic() + within
     while True:
@@ -33,7 +33,7 @@ async def eventually_async(
     condition: Callable[[], T], *, within: float = ..., what: str = ...
 ) -> T: ...
 async def eventually_async(
-    condition: Callable[[], Any], *, within: float = 10.0, what: str = ""
+    condition: Callable[[], Any], *, within: float = 30.0, what: str = ""
 ) -> Any:
     """The same under an event loop; the condition may be a coroutine function."""
     deadline = time.monotonic() + within

@@ -112,8 +112,12 @@ class Foreign:
 
             eventually(shown, within=30)
 
+    def shows(self, queue: str, messages: int) -> None:
+        """Wait until the statistics say that it holds so many."""
+        eventually(lambda: self.queue(queue).get("messages") == messages, within=30)
+
     def take(self, queue: str) -> bytes:
         with self.channel() as channel:
-            got = eventually(lambda: channel.basic_get(queue, auto_ack=True)[2], within=20)
+            got = eventually(lambda: channel.basic_get(queue, auto_ack=True)[2], within=30)
             assert isinstance(got, bytes)
             return got

@@ -133,7 +133,7 @@ async def ready(url: str, queue: str) -> int:
         return (await channel.inspect_queue(queue))[0]
 
 
-async def holds(url: str, queue: str, count: int, *, within: float = 20.0) -> None:
+async def holds(url: str, queue: str, count: int, *, within: float = 30.0) -> None:
     """Wait until a queue has so many ready messages."""
     async with channel_to(url) as channel:
 

@@ -65,6 +65,7 @@ class PrivatePostgres:
             self._init(data)
         settings = [f"port={self.port}", "listen_addresses=127.0.0.1", "max_connections=200"]
         settings += [f"unix_socket_directories={self.folder}", "fsync=on", "synchronous_commit=on"]
+        settings += ["dynamic_shared_memory_type=mmap"]  # in its folder: gone with it after kill -9
         command = [str(self.bin / "postgres"), "-D", str(data)]
         for setting in settings:
             command += ["-c", setting]

@@ -129,7 +129,7 @@ class Handler:
     def gaps(self) -> list[float]:
         return [later - earlier for (earlier, _), (later, _) in pairwise(self.seen)]
 
-    async def has_seen(self, count: int, *, within: float = 20.0) -> None:
+    async def has_seen(self, count: int, *, within: float = 30.0) -> None:
         await eventually_async(
             lambda: len(self.seen) >= count, within=within, what=f"{count} deliveries"
         )

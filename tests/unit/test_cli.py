@@ -180,6 +180,14 @@ def test_wrong_settings_are_a_line_each_and_exit_code_2(
         ),
         (["config"], "redrive: Missing command; see 'redrive config --help'"),
         (["config", "show", "--outptu"], "redrive: No such option: --outptu"),
+        (
+            ["--config", "x", "config", "show"],
+            "redrive: No such option: --config; options stand behind the command; see",
+        ),
+        (
+            ["config", "--output", "json", "show"],
+            "redrive: No such option: --output; options stand behind the command; see",
+        ),
         (["config", "show", "--output", "xml"], "redrive: Invalid value for '--output'"),
         (["config", "show", "--config"], "redrive: Option '--config' requires an argument"),
         (["config", "show", f"amqp://u:{SECRET}@h"], "redrive: Got unexpected extra argument"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from redrive.domain import metrics
 from redrive.domain.alerting import DEFAULT_RULES
-from redrive.domain.condition import ConditionRefused, parse
+from redrive.domain.condition_reader import ConditionRefused, parse
 from redrive.domain.measures import COUNTERS, MEASURES, Moment, Past
 from redrive.domain.metrics import Readings
 
@@ -47,7 +47,7 @@ def moment(
         ("dlq_backlog + dlq_failed * 2 == 25", True),
         ("(dlq_backlog + dlq_failed) * 2 == 36", True),
         ("-dlq_backlog < -10", True),
-        ("dlq_backlog / 0 > 1", False),
+        ("dlq_backlog / (dlq_backlog - dlq_backlog) > 1", False),
         ("dlq_backlog > 10_0", False),
         ("10<dlq_backlog", True),
         ("dlq_failed > 50%", True),
@@ -87,7 +87,7 @@ def test_a_share_of_nothing_is_unknown_and_no_comparison_with_it_holds() -> None
         ("", 1, "expected a measure or a number"),
         ("dlq_backlog", 12, "expected a comparison"),
         ("dlq_backlog >", 14, "expected a measure or a number"),
-        ("dlq_backlock > 1", 1, "there is no measure 'dlq_backlock'"),
+        ("dlq_backlock > 1", 1, "there is no measure 'dlq_backlock'; did you mean 'dlq_backlog'?"),
         ("dlq_backlog > 1 and", 20, "expected a measure or a number"),
         ("dlq_backlog > 1 1", 17, "expected nothing after the condition"),
         ("dlq_backlog > 1; x", 16, "expected a measure, a number or a sign"),
@@ -100,6 +100,8 @@ def test_a_share_of_nothing_is_unknown_and_no_comparison_with_it_holds() -> None
         ("dlq_backlog and dlq_failed > 1", 13, "expected a comparison"),
         ("__import__('os')", 12, "expected a measure, a number or a sign"),
         ("dlq_backlog > 5m5h", 15, "expected a duration"),
+        ("dlq_oldest_pending > 5min", 22, "expected a duration such as 5m or 1h30m, got '5min'"),
+        ("dlq_backlog / 0 > 1", 15, "nothing can be divided by 0"),
     ],
 )
 def test_a_slip_is_said_with_its_place(text: str, place: int, problem: str) -> None:

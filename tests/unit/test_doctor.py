@@ -433,6 +433,15 @@ def test_an_upgrade_mentions_only_what_is_in_use_and_on_the_way() -> None:
     assert on_the_way((4, 3)) == on_the_way((4, 0)) | {"queue-arguments", "delayed-message-plugin"}
 
 
+def test_counts_that_clients_keep_in_x_death_are_noted_where_queues_dead_letter() -> None:
+    retried = a_queue("orders", x_dead_letter_exchange="dlx")
+    for view, noted in ((a_view(retried), True), (a_view(a_queue("orders")), False)):
+        old = replace(view, version=(3, 13))
+        assert ("upgrade-x-death" in dict(checks_of(old, (4, 0)))) is noted
+        assert "upgrade-x-death" not in dict(checks_of(old, (3, 13)))
+        assert "upgrade-x-death" not in dict(checks_of(replace(view, version=(4, 0)), (4, 3)))
+
+
 def test_khepri_has_to_be_on_before_4_3() -> None:
     view = replace(
         a_view(version=(4, 2)), flags={"khepri_db": "disabled", "quorum_queue": "enabled"}

@@ -52,7 +52,9 @@ def _run(arguments: Sequence[str]) -> int:
     except TyperException as error:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "redrive"
-        _complain(error.format_message().rstrip("."), remedy=f"see '{command} --help'")
+        before = hasattr(error, "option_name") and hasattr(context and context.command, "commands")
+        place = "options stand behind the command; " if before else ""
+        _complain(error.format_message().rstrip("."), remedy=f"{place}see '{command} --help'")
         return error.exit_code
     except BrokenPipeError:
         raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,6 +54,8 @@ class _Swept:
     itinerary: Itinerary
     outcomes: tuple[Outcome, ...]
     interrupted: bool = False
+    not_counted: str = ""
+    """Why the metrics do not know of it."""
 
     @property
     def code(self) -> int:
@@ -189,13 +191,11 @@ async def _pass(settings: Settings, order: SweepOrder, stopping: asyncio.Event) 
                     break
                 outcomes.append(await sweeper.sweep(leg, stopping))
         swept = _Swept(itinerary, tuple(outcomes), stopping.is_set())
-    if not order.dry_run:
-        await _count(settings, swept)
-    return swept
+    return swept if order.dry_run else replace(swept, not_counted=await _count(settings, swept))
 
 
-async def _count(settings: Settings, swept: _Swept) -> None:
-    """For the metrics, if there is a store; a sweep needs none."""
+async def _count(settings: Settings, swept: _Swept) -> str:
+    """For the metrics, if there is a store; a sweep needs none. Why it was not done, or nothing."""
     counts = {
         (metrics.SWEEPS.name, ""): len(swept.outcomes),
         (metrics.SWEPT.name, "moved"): sum(each.moved for each in swept.outcomes),
@@ -206,10 +206,12 @@ async def _count(settings: Settings, swept: _Swept) -> None:
         async with runtime.store(settings) as store:
             await store.counts.add(counts)
     except StoreError as error:
-        log.warning("sweep.not_counted", error=str(error))
+        return str(error)
+    return ""
 
 
 async def _watch(settings: Settings, order: SweepOrder, every: timedelta, output: Output) -> None:
+    not_counted = ""
     with runtime.stopped_by_signals() as stopping:
         while not stopping.is_set():
             try:
@@ -218,6 +220,9 @@ async def _watch(settings: Settings, order: SweepOrder, every: timedelta, output
                 log.warning("sweep.unavailable", error=str(error), remedy=error.remedy)
             else:
                 _log(swept)
+                if swept.not_counted not in ("", not_counted):  # one line for an outage
+                    log.warning("sweep.not_counted", error=swept.not_counted)
+                not_counted = swept.not_counted
                 if output is Output.JSON:
                     sys.stdout.write(dump_json(_document(swept, order)) + "\n")
                     sys.stdout.flush()

@@ -111,15 +111,18 @@ class Alone:
         delivery, self._in_hand = self._in_hand, None
         return delivery
 
-    async def give_back(self) -> None:
-        """End what is handled and put it back as it was: that we stop is nothing it did."""
+    async def give_back(self, deadline: float) -> None:
+        """End what is handled and put it back as it was: that we stop is nothing it did. A copy
+        that is not confirmed by the deadline, a time of the loop, is there beside the message."""
         if self._in_hand is None or self._task is None:
             return
         self._task.cancel()
         await asyncio.wait((self._task,), timeout=_LETS_GO_WITHIN)
         delivery = self._let_go()
         if delivery is not None:
-            await self._settling.put_back_alone(delivery, self._source)
+            with contextlib.suppress(TimeoutError):  # the broker takes nothing now
+                async with asyncio.timeout_at(deadline):
+                    await self._settling.put_back_alone(delivery, self._source)
 
     async def _settle(self, delivery: Delivery, outcome: Outcome) -> None:
         """With the gate open: a copy may have to wait for its queue."""

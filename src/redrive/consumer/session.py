@@ -241,8 +241,8 @@ class Session:
                 handled = self._gate.running + self._gate.alone
                 log.warning("consumer.ends_while_handling", messages=handled)
                 self._ends = True
-                for alone in self._alone:
-                    await alone.give_back()
+                deadline = began + _PUT_BACK_WITHIN
+                await asyncio.gather(*[alone.give_back(deadline) for alone in self._alone])
 
     async def _end(self, running: Sequence[asyncio.Task[None]], deadline: float) -> None:
         """End what runs, and give back what is left, by the deadline. In this order: or another

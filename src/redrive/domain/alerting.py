@@ -16,7 +16,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from redrive.domain.condition import Condition, parse
+from redrive.domain.condition import Condition
+from redrive.domain.condition_reader import parse
 
 
 class Phase(StrEnum):

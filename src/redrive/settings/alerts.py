@@ -20,7 +20,7 @@ from redrive.domain.alerting import (
     Severity,
     SinkKind,
 )
-from redrive.domain.condition import ConditionRefused, parse
+from redrive.domain.condition_reader import ConditionRefused, parse
 from redrive.settings.section import Section
 from redrive.settings.values import (
     Duration,

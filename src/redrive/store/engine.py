@@ -4,8 +4,9 @@ Guarantees:
 
 - A `postgresql://` URL goes to libpq as it is: several hosts, sockets, `sslmode` and the rest work.
 - On SQLite a writing transaction begins with `BEGIN IMMEDIATE`: one that reads first and writes
-  then would fail at once under contention, whatever the busy timeout. What is committed survives a
-  power cut (WAL with `synchronous=FULL`).
+  then would fail at once under contention, whatever the busy timeout. The writers of a process take
+  turns, in their order; SQLite itself lets those who wait try in no order, and some for too long.
+  What is committed survives a power cut (WAL with `synchronous=FULL`).
 - Nothing is committed to a SQLite file that is not at its path any more.
 - A SQLite store is private: its file is made with mode 0600, its folder with 0700. WAL files take
   the mode of the database. A database that is not ours is neither made nor switched to WAL.
@@ -16,10 +17,11 @@ A connection that the server has dropped is found out when it is taken from the 
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -57,6 +59,7 @@ class Database:
         """The file of a SQLite database; None for PostgreSQL."""
         self._engine = engine
         self._file = None if path is None else _file_at(path)
+        self._turn = nullcontext() if path is None else asyncio.Lock()
 
     @property
     def is_sqlite(self) -> bool:
@@ -73,12 +76,13 @@ class Database:
     async def writing(self) -> AsyncIterator[AsyncConnection]:
         """A transaction that writes; committed when the block ends, undone when it raises."""
         with translated(self.shown, writing=True):
-            await self._forget_another_file()
-            async with self._engine.connect() as connection:
-                await connection.execution_options(**{_WRITES: True})
-                async with connection.begin():
-                    yield connection
-                    self._require_its_file()
+            async with self._turn:
+                await self._forget_another_file()
+                async with self._engine.connect() as connection:
+                    await connection.execution_options(**{_WRITES: True})
+                    async with connection.begin():
+                        yield connection
+                        self._require_its_file()
 
     def _require_its_file(self) -> None:
         """What is committed to a file that was deleted or replaced meanwhile is nowhere."""
