@@ -23,7 +23,7 @@ test: static ## Everything, on real RabbitMQ and PostgreSQL; large figures at a 
 	$(PYTEST) --numprocesses 2 --dist worksteal $(ARGS)
 
 soak: setup ## The large figures in full; takes hours (ARGS="-k word" chooses)
-	REDRIVE_SOAK=full $(PYTEST) -m soak --timeout=10800 -o faulthandler_timeout=0 $(ARGS)
+	REDRIVE_SOAK=full $(PYTEST) -m soak -rP --timeout=10800 -o faulthandler_timeout=0 $(ARGS)
 
 test-matrix: setup ## The broker-facing suites on RabbitMQ 3.10, 4.0 and 4.3 (RABBITMQ=4.0: on one)
 	@scripts/test-matrix $(or $(RABBITMQ),3.10 4.0 4.3) -- $(ARGS)

@@ -9,6 +9,8 @@ export default defineConfig({
     outDir: "../src/redrive/server/console",
     emptyOutDir: true,
     assetsInlineLimit: 0,
+    // One style sheet, with the page: a screen that is loaded later needs only its code.
+    cssCodeSplit: false,
     modulePreload: { polyfill: false },
     chunkSizeWarningLimit: 700,
     license: { fileName: "licenses.md" },

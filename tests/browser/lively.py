@@ -17,6 +17,7 @@ from sqlalchemy import insert, update
 from redrive import runtime
 from redrive.amqp import fields
 from redrive.broker.site import Site
+from redrive.domain.alerting import DEFAULT_RULES
 from redrive.domain.breaker import USUAL, Breaker, write_breaker
 from redrive.domain.filters import Filters
 from redrive.domain.ids import letter_id
@@ -25,7 +26,9 @@ from redrive.domain.lifecycle import State
 from redrive.domain.replay import Destination, Replay, ReplayOrder
 from redrive.store.schema import redrive_breaker, redrive_history
 from redrive.store.sendings import Outcome
+from tests.services.alerting import desk
 from tests.services.letters import BEGAN, arrival, died_in
+from tests.services.sending import later
 from tests.services.serving import Server
 from tests.services.wiring import fill
 
@@ -117,6 +120,15 @@ async def busy_day(server: Server) -> None:
     await goes_on(server, done)
     job = await replay_of(server, Filters(error_type="ConnectionRefusedError"), batch_size=40)
     await goes_on(server, job, refused=3)
+
+
+async def alerts_fire(server: Server) -> None:
+    """Alerts of the last minutes, judged as a janitor does. Nobody collects here, so the alert on
+    that is left out."""
+    rules = [rule for rule in DEFAULT_RULES if rule.name != "CollectorStopped"]
+    judging = timedelta(minutes=4)
+    later(server.store, -judging)
+    await desk(server.store, rules).judge_for(judging)
 
 
 def _dead(failure: Failure, number: int, at: datetime) -> Arrival:

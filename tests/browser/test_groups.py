@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from playwright.async_api import Page, expect
 
 from redrive.domain.filters import Filters
 from redrive.domain.lifecycle import State
-from tests.browser.console import THEMES, Console, Theme, accessibility_faults, scrolls_sideways
+from tests.browser.console import Console, accessibility_faults, scrolls_sideways
 from tests.services.letters import failed
 from tests.services.serving import Server
 
@@ -60,9 +59,8 @@ async def test_groups_are_walked_and_opened_by_keyboard(shop: Console) -> None:
     await expect(letters).to_have_attribute("href", re.compile("group=.*&status=processing"))
 
 
-@pytest.mark.parametrize("theme", THEMES)
-async def test_groups_can_be_read_by_everybody(shop: Console, theme: Theme) -> None:
-    page = await shop.person("/groups", theme=theme)
+async def test_groups_can_be_read_by_everybody(shop: Console) -> None:
+    page = await shop.person("/groups")
     await expect(page.get_by_role("img", name="148 letters in the last 24 hours")).to_be_visible()
     assert await accessibility_faults(page) == []
     await page.get_by_role("link", name="VALIDATION_ERROR").click()
@@ -156,7 +154,7 @@ async def test_a_whole_group_is_replayed_after_a_dry_run(console: Console) -> No
     await page.get_by_role("button", name="Replay TIMEOUT_ERROR").click()
     dialog = page.get_by_role("dialog", name="Replay 2 letters")
     await expect(dialog.get_by_text("there is no such queue")).to_be_visible()
-    even_so = dialog.get_by_label("Send them even so")
+    even_so = dialog.get_by_label(re.compile("even so"))
     if await even_so.count():
         await even_so.check()
     await dialog.get_by_role("button", name="Replay 2 letters").click()

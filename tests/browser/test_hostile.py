@@ -1,21 +1,17 @@
-"""What messages and the world may do to a page: scripts, 15 MiB, a server that goes away."""
+"""What messages may do to a page: scripts, 15 MiB."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from pathlib import Path
 
-from playwright.async_api import Browser, expect
+from playwright.async_api import expect
 
 from redrive.amqp import fields
-from tests.acceptance.command_line import CommandLine
-from tests.browser.console import Console, People
-from tests.browser.process import free_port, started
-from tests.services.letters import arrival, died_in, failed, letter_store
+from tests.browser.console import Console
+from tests.services.letters import arrival, died_in
 
 EVIL = '<img src=x onerror="window.hacked=1"><script>window.hacked=2</script>{{7*7}}'
-NOBODY = "amqp://guest:guest@127.0.0.1:9/"
 
 
 async def test_scripts_and_markup_in_a_message_are_inert_on_every_screen(console: Console) -> None:
@@ -60,37 +56,3 @@ async def test_a_body_of_15_mib_is_opened_in_part_and_downloaded_whole(
     assert file.read_bytes() == body
     await page.get_by_role("button", name="Edit…").click()
     await expect(page.get_by_role("dialog")).to_contain_text("too large to be edited here")
-
-
-async def test_a_page_outlives_a_restart_of_the_server_with_what_was_typed(
-    browser: Browser, tmp_path: Path
-) -> None:
-    port = free_port()
-    redrive = CommandLine(tmp_path, NOBODY, ("100ms",), more=f"[server]\nport = {port}\n")
-    redrive.write_settings()
-    url = f"sqlite:///{tmp_path}/redrive.db"
-    async with letter_store(url) as store:
-        (one,) = await store.letters.add([failed("timed out")])
-    process = await started(redrive)
-    async with People(browser, f"http://127.0.0.1:{port}") as people:
-        page = await people.person(f"/letters/{one.letter.id}")
-        await page.get_by_role("button", name="Discard…").click()
-        dialog = page.get_by_role("dialog")
-        await dialog.get_by_label("Reason").fill("typed before")
-        await asyncio.to_thread(process.kill)
-        await dialog.get_by_role("button", name="Discard 1 letter").click()
-        await expect(dialog.get_by_role("alert")).to_contain_text("cannot be reached")
-        await expect(dialog.get_by_label("Reason")).to_have_value("typed before")
-        await expect(page.get_by_text("Server away").first).to_be_visible(timeout=20_000)
-        async with letter_store(url) as store:
-            await store.letters.add([failed("while it was away")])
-        process = await started(redrive, times=2)
-        try:
-            await dialog.get_by_role("button", name="Discard 1 letter").click()
-            await expect(page.get_by_role("heading", level=1)).to_contain_text("archived")
-            live = page.get_by_role("status").filter(has_text="Live").first
-            await expect(live).to_be_visible(timeout=30_000)
-            await page.get_by_role("link", name="Letters").first.click()
-            await expect(page.get_by_text("while it was away")).to_be_visible()
-        finally:
-            await asyncio.to_thread(process.kill)

@@ -6,11 +6,10 @@ import asyncio
 import re
 from pathlib import Path
 
-import pytest
 from playwright.async_api import Browser, expect
 
 from redrive.domain.filters import Filters
-from tests.browser.console import THEMES, Console, Theme, accessibility_faults, scrolls_sideways
+from tests.browser.console import Console, accessibility_faults, scrolls_sideways
 from tests.browser.lively import breaker_opens, goes_on, replay_of
 from tests.services.letters import failed
 from tests.services.plugin import OwnNode
@@ -48,9 +47,8 @@ async def test_the_range_of_the_rates_is_in_the_address(shop: Console) -> None:
     await expect(legend).to_have_count(0)  # it tells of the first bucket now
 
 
-@pytest.mark.parametrize("theme", THEMES)
-async def test_the_overview_can_be_read_by_everybody(shop: Console, theme: Theme) -> None:
-    page = await shop.person(theme=theme)
+async def test_the_overview_can_be_read_by_everybody(shop: Console) -> None:
+    page = await shop.person()
     await expect(page.get_by_role("progressbar")).to_be_visible()
     await expect(page.get_by_role("img", name="Last 24 hours:")).to_be_visible()
     assert await accessibility_faults(page) == []

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-import pytest
 from playwright.async_api import Locator, Page, expect
 
 from redrive.domain.access import Role
 from redrive.domain.alerting import DEFAULT_RULES
 from redrive.domain.breaker import Position
 from redrive.settings.alerts import AlertSinkSettings
-from tests.browser.console import THEMES, Console, Theme, accessibility_faults, scrolls_sideways
+from tests.browser.console import Console, accessibility_faults, scrolls_sideways
 from tests.services.alerting import MINUTE, Desk, desk
 from tests.services.letters import failed
 from tests.services.sending import later
@@ -154,12 +153,11 @@ async def test_what_nobody_judges_or_takes_is_not_called_quiet(console: Console)
     alerts.sinks.close()
 
 
-@pytest.mark.parametrize("theme", THEMES)
-async def test_alerts_can_be_read_and_silenced_by_everybody(console: Console, theme: Theme) -> None:
+async def test_alerts_can_be_read_and_silenced_by_everybody(console: Console) -> None:
     alerts = judges(console)
     await breaker_and_old_letter(console, alerts)
     await alerts.store.alerts.silence("BreakerOpen", MINUTE * 90, "a deploy " * 20, "bob")
-    page = await console.person(theme=theme, phone=True)
+    page = await console.person(phone=True)
     await expect(page.get_by_role("link", name="Overview (1 alert fires)")).to_be_visible()
     await page.locator("summary").click()
     await expect(page.get_by_role("heading", name="LedgerBroken")).to_be_visible()

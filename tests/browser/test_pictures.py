@@ -12,6 +12,7 @@ import pytest
 from playwright.async_api import Page, Route, expect
 
 from tests.browser.console import ROOT, THEMES, Console, Theme
+from tests.browser.lively import alerts_fire
 
 IMAGES = ROOT / "docs" / "images"
 LARGEST = 400_000
@@ -42,13 +43,15 @@ async def taken(page: Page, file: Path) -> None:
 
 @pytest.mark.parametrize("theme", THEMES)
 async def test_the_documentation_has_pictures(shop: Console, folder: Path, theme: Theme) -> None:
+    await alerts_fire(shop.server)
     page = await shop.person("/nowhere", theme=theme)
-    await page.set_viewport_size({"width": 1360, "height": 1150})
+    await page.set_viewport_size({"width": 1360, "height": 1480})
     await page.route("**/api/v1/health", is_well)
     await page.goto("/")
     await expect(page.get_by_role("img", name="Last 24 hours:")).to_be_visible()
     await expect(page.get_by_role("progressbar")).to_be_visible()
     await expect(page.get_by_text("reachable")).to_be_visible()
+    await expect(page.get_by_role("heading", name="BreakerOpen")).to_be_visible()
     await taken(page, folder / f"overview-{theme}.png")
     await page.set_viewport_size({"width": 1360, "height": 880})
     await page.goto("/groups")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from playwright.async_api import expect
 
 from redrive.domain.filters import Filters
 from redrive.domain.replay import ReplayState
-from tests.browser.console import THEMES, Console, Theme, accessibility_faults, scrolls_sideways
+from tests.browser.console import Console, accessibility_faults, scrolls_sideways
 from tests.browser.lively import goes_on, replay_of
 from tests.services.letters import failed
 
@@ -69,7 +68,7 @@ async def test_a_replay_is_made_from_a_filter_after_a_dry_run(console: Console) 
     dialog = page.get_by_role("dialog", name="Replay 1 letter")
     await expect(dialog.get_by_text("there is no such queue")).to_be_visible()
     assert await accessibility_faults(page) == []
-    even_so = dialog.get_by_label("Send them even so")
+    even_so = dialog.get_by_label(re.compile("even so"))
     if await even_so.count():  # the machine may be busy
         await even_so.check()
     await dialog.get_by_role("button", name="Replay 1 letter").click()
@@ -83,9 +82,8 @@ async def test_a_filter_that_cannot_be_meant_is_told_and_stays(console: Console)
     await expect(page.get_by_role("button", name="Dry run")).to_be_disabled()
 
 
-@pytest.mark.parametrize("theme", THEMES)
-async def test_replays_can_be_read_by_everybody(shop: Console, theme: Theme) -> None:
-    page = await shop.person("/replays", theme=theme)
+async def test_replays_can_be_read_by_everybody(shop: Console) -> None:
+    page = await shop.person("/replays")
     await expect(page.get_by_role("progressbar")).to_have_count(2)
     assert await accessibility_faults(page) == []
     await page.get_by_role("link", name="ConnectionRefusedError").click()

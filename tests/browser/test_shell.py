@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from playwright.async_api import expect
 
-from tests.browser.console import THEMES, Console, Theme, accessibility_faults, scrolls_sideways
+from tests.browser.console import Console, scrolls_sideways
 from tests.services.letters import failed
 
 
@@ -16,14 +15,6 @@ async def test_the_console_opens_with_its_first_screen_and_is_live(console: Cons
     await console.server.add(failed("no such currency"))
     await page.goto("/letters")
     await expect(page.get_by_text("no such currency")).to_be_visible()
-
-
-@pytest.mark.parametrize("theme", THEMES)
-async def test_a_list_can_be_read_by_everybody(console: Console, theme: Theme) -> None:
-    await console.server.add(failed("no such currency"), failed("timed out"))
-    page = await console.person("/letters", theme=theme)
-    await expect(page.get_by_text("no such currency")).to_be_visible()
-    assert await accessibility_faults(page) == []
 
 
 async def test_the_theme_follows_the_system_until_one_is_chosen(console: Console) -> None:

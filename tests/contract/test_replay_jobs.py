@@ -21,7 +21,7 @@ from redrive.domain.replay import Destination, Replay, ReplayOrder, ReplayState
 from redrive.domain.revival import LeaveToPerson
 from redrive.domain.verdict import Receipt
 from redrive.errors import CursorRefused, OrderRefused
-from redrive.store import replay_choice, replays
+from redrive.store import replay_choice, replay_looks, replays
 from redrive.store.replay_looks import ReplayLooks
 from redrive.store.replays import Batch
 from redrive.store.store import Store
@@ -267,6 +267,24 @@ async def test_the_letters_of_a_job_are_listed_with_what_became_of_them(store: S
     ]
     with pytest.raises(CursorRefused):
         await looks.letters(begun, failures, left_out=True, limit=1, after="x")
+
+
+async def test_a_page_of_a_jobs_letters_looks_at_some_of_them_and_says_where_to_go_on(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay_looks, "WALKED", 2)
+    ids = await stored(store, 5)
+    job = await running(store)
+    claims = (await take(store, job)).claims
+    await come_back(store, claims[4:])
+    looks, begun = ReplayLooks(store.database, store.replays), await now(store, job)
+    found: list[list[str]] = []
+    after: str | None = None
+    while not found or after is not None:
+        page = await looks.letters(begun, (Result.RETURNED,), left_out=True, limit=9, after=after)
+        found.append([one.id for one in page.items])
+        after = page.next
+    assert found == [[], [], [ids[4]]]
 
 
 # Leaving out

@@ -248,9 +248,9 @@ async def test_logins_are_in_the_log_wrong_ones_too(guarded: Server) -> None:
         await log_in(client, "ann", "battery staple")
         await log_in(client, "ann", "correct horse")
         page = (await client.get(f"{V1}/audit", params={"actor": "user:ann"})).json()
-    assert [(entry["action"], entry["outcome"]) for entry in page["items"]] == [
-        ("session.begin", 200),
-        ("session.begin", 401),
+    assert [(entry["action"], entry["outcome"], entry["role"]) for entry in page["items"]] == [
+        ("session.begin", 200, "operator"),
+        ("session.begin", 401, None),
     ]
     assert page["items"][0]["address"] == "127.0.0.1"
 

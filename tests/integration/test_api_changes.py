@@ -192,6 +192,14 @@ async def test_of_two_people_who_edit_at_once_the_second_is_told(
     assert first.json()["edit"] == 1
     second = await client.post(path, json={"body": body(b"2"), "madeFrom": 0})
     assert problem(second) == (409, "edited-meanwhile")
+    # With what changed meanwhile, and the edit to make it from instead.
+    assert second.json()["edit"] == 1
+    assert second.json()["diff"][-1] == "+1"
+    again = await client.post(path, json={"body": body(b"2"), "madeFrom": 1})
+    assert again.json()["edit"] == 2
+    await client.post(f"{V1}/letters/{one}/undo", json={})
+    third = await client.post(path, json={"body": body(b"3"), "madeFrom": 2})
+    assert (third.json()["edit"], third.json()["diff"][-2:]) == (1, ["-2", "+1"])
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ async def test_filters_choose_and_are_counted_exactly(
         ({"limit": "0"}, "query.limit"),
         ({"status": "sleeping"}, "query.status.0"),
         ({"id": "1"}, "query.id.0"),
-        ({"startDate": "soon"}, "query"),
+        ({"startDate": "soon"}, "query.startDate"),
         ({"search": "a\0b"}, "query.search"),
     ],
 )

@@ -33,8 +33,8 @@ def seen(view: StatsView, received: int, at: float) -> None:
     view.see(Stats(ledger, (GROUP,), True, None), readings, [firing], at)
 
 
-def drawn(view: StatsView) -> str:
-    console = Console(width=100, record=True, file=io.StringIO())
+def drawn(view: StatsView, width: int = 100) -> str:
+    console = Console(width=width, record=True, file=io.StringIO())
     console.print(view)
     return console.export_text()
 
@@ -51,6 +51,12 @@ def test_rates_backlog_groups_and_alerts_are_on_one_screen() -> None:
     assert "beefbeef" in text
     assert "firing: DLQBacklogGrowing" in text
     assert "\x1b" not in text
+
+
+def test_a_groups_id_is_whole_however_narrow_the_screen_is() -> None:
+    view = StatsView()
+    seen(view, 100, 0.0)
+    assert GROUP.fingerprint in drawn(view, width=40)
 
 
 def test_rates_are_of_the_last_half_minute() -> None:

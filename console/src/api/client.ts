@@ -3,6 +3,7 @@
 //
 // Every change carries the session's CSRF token and an Idempotency-Key: sent twice, it is done once.
 // Whatever fails is thrown as a Problem; a 401 is also told to `whenLoggedOut`.
+import { answered, isOfAnother, unanswered } from "./connection";
 import { parseExactly } from "./exactJson";
 import { Problem, problemOf, unreachable } from "./problem";
 import type { paths } from "./schema";
@@ -53,6 +54,9 @@ interface Changing {
   /** The same for every try of one change; see `useChange`. Null: it changes nothing. */
   key: string | null;
 }
+
+/** What changes something carries it, and nothing else does. */
+const KEY = "Idempotency-Key";
 
 let csrfToken: string | null = null;
 const listeners = new Set<() => void>();
@@ -144,7 +148,7 @@ async function change(
   signal?: AbortSignal,
 ): Promise<unknown> {
   const headers: Record<string, string> = {};
-  if (changing.key !== null) headers["Idempotency-Key"] = changing.key ?? newKey();
+  if (changing.key !== null) headers[KEY] = changing.key ?? newKey();
   if (csrfToken !== null) headers["X-CSRF-Token"] = csrfToken;
   const init: RequestInit = { method: method.toUpperCase(), headers };
   if (signal) init.signal = signal;
@@ -162,10 +166,17 @@ async function call(address: string, init: RequestInit): Promise<Response> {
     answer = await fetch(address, { credentials: "same-origin", ...init });
   } catch (error) {
     if (init.signal?.aborted) throw error;
-    throw unreachable();
+    throw notReached(init);
   }
+  if (isOfAnother(answer)) throw notReached(init);
+  answered();
   if (answer.ok) return answer;
   const problem: Problem = await problemOf(answer);
   if (problem.kind === "not-logged-in") for (const listener of listeners) listener();
   throw problem;
+}
+
+function notReached(init: RequestInit): Problem {
+  unanswered();
+  return unreachable(!new Headers(init.headers).has(KEY));
 }

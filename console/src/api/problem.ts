@@ -3,19 +3,24 @@
 import type { components } from "./schema";
 
 type ProblemDocument = components["schemas"]["Problem"];
+type Fault = components["schemas"]["Fault"];
 
 const KIND = "urn:redrive:problem:";
+const UNREACHABLE = "unreachable";
 
 export class Problem extends Error {
   readonly status: number;
   /** The last part of the problem's type: `count-changed`, `not-logged-in`; `unreachable` is ours. */
   readonly kind: string;
   readonly remedy: string;
-  readonly faults: readonly { where: string; what: string }[];
+  readonly faults: readonly Fault[];
   /** How many letters match now, of `count-changed`. */
   readonly letters: number | null;
+  /** The edit that stands now, and what changed since, of `edited-meanwhile`. */
+  readonly edit: number;
+  readonly diff: readonly string[];
 
-  constructor(status: number, kind: string, detail: string, document?: ProblemDocument) {
+  constructor(status: number, kind: string, detail: string, document?: Partial<ProblemDocument>) {
     super(detail);
     this.name = "Problem";
     this.status = status;
@@ -23,11 +28,18 @@ export class Problem extends Error {
     this.remedy = document?.remedy ?? "";
     this.faults = document?.errors ?? [];
     this.letters = document?.letters ?? null;
+    this.edit = document?.edit ?? 0;
+    this.diff = document?.diff ?? [];
+  }
+
+  /** Nobody answered. */
+  get unreachable(): boolean {
+    return this.kind === UNREACHABLE;
   }
 
   /** Whether the same request may work a moment later. */
   get passing(): boolean {
-    return this.status === 0 || this.status === 503;
+    return this.unreachable || this.status === 503;
   }
 }
 
@@ -40,8 +52,12 @@ export async function problemOf(answer: Response): Promise<Problem> {
   return new Problem(answer.status, "failed", `The server answered ${answer.status}.`);
 }
 
-export function unreachable(): Problem {
-  return new Problem(0, "unreachable", "The server cannot be reached.");
+/** Nobody answered. What only reads is asked again by itself; a change waits for a person. */
+export function unreachable(reads: boolean): Problem {
+  const remedy = reads
+    ? "It is asked again as soon as it answers."
+    : "Nothing is lost: try once more when it answers.";
+  return new Problem(0, UNREACHABLE, "The server cannot be reached.", { remedy });
 }
 
 export function asProblem(error: unknown): Problem {

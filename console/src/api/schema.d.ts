@@ -637,6 +637,7 @@ export interface paths {
         /**
          * List Letters Of Replay
          * @description Letters of a replay, in its order: those that failed, or those with the results asked for.
+         *     A page may have fewer than `limit`, or none, and a `next`: then the rest is further on.
          */
         get: operations["list_letters_of_replay"];
         put?: never;
@@ -1074,7 +1075,8 @@ export interface components {
              * @description The HTTP status; null: it has not ended, or died.
              */
             outcome: number | null;
-            role: components["schemas"]["Role"];
+            /** @description Null: of a login that was refused. */
+            role: components["schemas"]["Role"] | null;
         };
         /** AuditPage */
         AuditPage: {
@@ -1381,7 +1383,15 @@ export interface components {
          * @description One thing that is wrong with a request.
          */
         Fault: {
-            /** What */
+            /**
+             * Name
+             * @description What people call it, as in the console: `Max retries`.
+             */
+            name: string;
+            /**
+             * What
+             * @description What was expected of it, in words for people.
+             */
             what: string;
             /**
              * Where
@@ -2102,6 +2112,18 @@ export interface components {
         Problem: {
             /** Detail */
             detail: string;
+            /**
+             * Diff
+             * @description What changed since `madeFrom`, line by line: `edited-meanwhile`.
+             * @default []
+             */
+            diff?: string[];
+            /**
+             * Edit
+             * @description The edit that stands, 0 for the original: `edited-meanwhile`.
+             * @default null
+             */
+            edit?: number | null;
             /**
              * Errors
              * @description Of a request that is not valid.

@@ -3,6 +3,7 @@ import { useQuery, useQueryClient, type UseQueryResult } from "@tanstack/react-q
 import { createContext, use, useEffect } from "react";
 import { get, setCsrfToken, whenLoggedOut } from "./client";
 import type { Me, Role } from "./documents";
+import { asProblem } from "./problem";
 
 const RANKS: Record<Role, number> = { viewer: 0, operator: 1, admin: 2 };
 
@@ -22,6 +23,8 @@ export function useSession(): UseQueryResult<Me> {
       return me;
     },
     staleTime: 60_000,
+    // Nothing can be shown before it is known: it is asked for until somebody answers.
+    retry: (_, error) => asProblem(error).passing,
   });
 }
 

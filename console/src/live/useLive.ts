@@ -3,13 +3,13 @@
 // Hints are gathered and acted on together, at most about once a second, however many come. A stream
 // that breaks comes back by itself (EventSource, with Last-Event-ID); one that the server refused is
 // opened anew with growing pauses, and then everything is read again, for hints may have been missed.
+// Whether events flow is told to `connection.ts`, which knows the rest.
 import { useQueryClient, type QueryClient, type QueryKey } from "@tanstack/react-query";
-import { useEffect, useState } from "react";
+import { useEffect } from "react";
+import { flows } from "../api/connection";
 import { sessionKey } from "../api/session";
 import { ledgerKey, type Ledger } from "./ledger";
 import { hint, hintAtAll } from "./useHint";
-
-export type Liveness = "connecting" | "live" | "away";
 
 const GATHER = 400;
 const BETWEEN = 1000;
@@ -54,9 +54,8 @@ class Hints {
   }
 }
 
-export function useLive(): Liveness {
+export function useLive(): void {
   const queries = useQueryClient();
-  const [liveness, setLiveness] = useState<Liveness>("connecting");
   useEffect(() => {
     const hints = new Hints(queries);
     let source: EventSource | undefined;
@@ -68,12 +67,12 @@ export function useLive(): Liveness {
       source = new EventSource("/api/v1/events");
       source.onopen = () => {
         pause = 1000;
-        setLiveness("live");
+        flows(true);
         if (missed) hints.everything();
         missed = false;
       };
       source.onerror = () => {
-        setLiveness("away");
+        flows(false);
         if (source?.readyState !== EventSource.CLOSED) return;
         missed = true;
         // It may have been refused because nobody is logged in any longer.
@@ -90,7 +89,6 @@ export function useLive(): Liveness {
       source?.close();
     };
   }, [queries]);
-  return liveness;
 }
 
 function listen(source: EventSource, queries: QueryClient, hints: Hints): void {

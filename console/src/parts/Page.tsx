@@ -1,5 +1,6 @@
 // What every screen stands in: its title, a line on it, its actions, and its content.
 import { useEffect, type ReactNode } from "react";
+import { useConnection } from "../api/connection";
 import styles from "./Page.module.css";
 
 interface PageProps {
@@ -45,11 +46,16 @@ export function Section(props: { title: string; actions?: ReactNode; children: R
   );
 }
 
-/** Stands for what is being read: so many grey lines. */
+/** Stands for what is being read: so many grey lines, and why it takes long if the server is away. */
 export function Waiting({ lines = 6 }: { lines?: number }) {
+  const away = useConnection() === "away";
   return (
     <div className={styles.waiting} role="status">
-      <span className="unseen">Reading…</span>
+      {away ? (
+        <p className={styles.away}>The server cannot be reached. This is shown as soon as it answers.</p>
+      ) : (
+        <span className="unseen">Reading…</span>
+      )}
       {Array.from({ length: lines }, (_, line) => (
         <span key={line} className={styles.line} aria-hidden="true" />
       ))}

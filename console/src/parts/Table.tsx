@@ -10,6 +10,8 @@ export interface Column<Row> {
   numeric?: boolean;
   /** Takes the width that is left; others are as wide as what is in them. */
   grows?: boolean;
+  /** Stays on one line, where there is room for columns. */
+  unbroken?: boolean;
 }
 
 interface TableProps<Row> {
@@ -52,6 +54,12 @@ export function Table<Row>({ caption, columns, rows, keyOf, bare }: TableProps<R
   );
 }
 
+/** What can be done with a row: buttons beside each other, which do not make it taller. */
+export function RowActions({ children }: { children: ReactNode }) {
+  return <span className={styles.acts}>{children}</span>;
+}
+
 function classOf<Row>(column: Column<Row>): string {
-  return [column.numeric && styles.numeric, column.grows && styles.grows].filter(Boolean).join(" ");
+  const looks = [column.numeric && styles.numeric, column.grows && styles.grows, column.unbroken && styles.unbroken];
+  return looks.filter(Boolean).join(" ");
 }

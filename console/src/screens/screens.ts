@@ -1,8 +1,9 @@
 // Every screen that there is. The navigation, the routes and the `g` shortcuts are made from this
 // list; a screen is loaded when it is first shown. The first is where `/` leads.
-import { lazy, type ComponentType } from "react";
+import type { ComponentType } from "react";
 import type { Role } from "../api/documents";
 import type { IconName } from "../parts/Icon";
+import { loaded } from "../parts/loaded";
 
 export interface Screen {
   /** The route, with parameters as `:name`. */
@@ -17,47 +18,47 @@ export interface Screen {
 export const screens: readonly Screen[] = [
   {
     path: "/",
-    component: lazy(() => import("./overview/Overview")),
+    component: loaded(() => import("./overview/Overview")),
     nav: { label: "Overview", icon: "overview", key: "o" },
   },
   {
     path: "/groups",
-    component: lazy(() => import("./groups/Groups")),
+    component: loaded(() => import("./groups/Groups")),
     nav: { label: "Groups", icon: "groups", key: "g" },
   },
-  { path: "/groups/:fingerprint", component: lazy(() => import("./groups/Group")) },
+  { path: "/groups/:fingerprint", component: loaded(() => import("./groups/Group")) },
   {
     path: "/letters",
-    component: lazy(() => import("./letters/Letters")),
+    component: loaded(() => import("./letters/Letters")),
     nav: { label: "Letters", icon: "letters", key: "l" },
   },
-  { path: "/letters/:id", component: lazy(() => import("./letter/Letter")) },
+  { path: "/letters/:id", component: loaded(() => import("./letter/Letter")) },
   {
     path: "/replays",
-    component: lazy(() => import("./replays/Replays")),
+    component: loaded(() => import("./replays/Replays")),
     nav: { label: "Replays", icon: "replays", key: "r" },
   },
-  { path: "/replays/new", component: lazy(() => import("./replays/NewReplay")), role: "operator" },
-  { path: "/replays/:id", component: lazy(() => import("./replays/Replay")) },
+  { path: "/replays/new", component: loaded(() => import("./replays/NewReplay")), role: "operator" },
+  { path: "/replays/:id", component: loaded(() => import("./replays/Replay")) },
   {
     path: "/policies",
-    component: lazy(() => import("./policies/Policies")),
+    component: loaded(() => import("./policies/Policies")),
     nav: { label: "Policies", icon: "policies", key: "p" },
   },
   {
     path: "/topology",
-    component: lazy(() => import("./topology/TopologyScreen")),
+    component: loaded(() => import("./topology/TopologyScreen")),
     nav: { label: "Topology", icon: "topology", key: "t" },
   },
   {
     path: "/audit",
-    component: lazy(() => import("./audit/Audit")),
+    component: loaded(() => import("./audit/Audit")),
     nav: { label: "Audit", icon: "audit", key: "a" },
     role: "operator",
   },
   {
     path: "/access",
-    component: lazy(() => import("./access/Access")),
+    component: loaded(() => import("./access/Access")),
     nav: { label: "Access", icon: "user", key: "u" },
     role: "admin",
   },

@@ -1,7 +1,8 @@
 // From "who is there" to the screen of the address.
 import { Suspense, useRef } from "react";
-import { Redirect, Route, Switch } from "wouter";
+import { Redirect, Route, Switch, useLocation } from "wouter";
 import type { Me } from "../api/documents";
+import { asProblem } from "../api/problem";
 import { MeProvider, useSession } from "../api/session";
 import { useLive } from "../live/useLive";
 import { Button } from "../parts/Button";
@@ -27,22 +28,21 @@ export function App() {
     );
   }
   if (me) return <LoginPage />;
+  const failure = session.failureReason ? asProblem(session.failureReason) : null;
   return (
     <Page title="Redrive">
-      {session.error ? (
-        <ErrorNotice error={session.error} retry={() => void session.refetch()} />
-      ) : (
-        <Waiting />
-      )}
+      {failure !== null && !failure.unreachable && <ErrorNotice error={failure} />}
+      {!session.error && <Waiting />}
     </Page>
   );
 }
 
 function Inside() {
-  const liveness = useLive();
+  useLive();
+  const [place] = useLocation();
   return (
-    <Shell liveness={liveness}>
-      <Boundary>
+    <Shell>
+      <Boundary place={place}>
         <Suspense fallback={<Page title="&nbsp;" children={<Waiting />} />}>
           <Switch>
             {screens.map(({ path, component }) => (

@@ -1,8 +1,8 @@
 // The frame of every screen: navigation at the side, or behind a button at phone width.
 import { useState, type ReactNode } from "react";
 import { Link, useLocation } from "wouter";
+import { useConnection } from "../api/connection";
 import { useMay, useMe } from "../api/session";
-import type { Liveness } from "../live/useLive";
 import { Button } from "../parts/Button";
 import { Icon } from "../parts/Icon";
 import { screens, type Screen } from "../screens/screens";
@@ -14,7 +14,7 @@ import { LogOut } from "./LogOut";
 import styles from "./Shell.module.css";
 import { ThemeToggle } from "./ThemeToggle";
 
-export function Shell({ liveness, children }: { liveness: Liveness; children: ReactNode }) {
+export function Shell({ children }: { children: ReactNode }) {
   const [open, setOpen] = useState(false);
   return (
     <div className={styles.shell}>
@@ -22,19 +22,19 @@ export function Shell({ liveness, children }: { liveness: Liveness; children: Re
         Skip to the content
       </a>
       <aside className={styles.side}>
-        <Navigation liveness={liveness} />
+        <Navigation />
       </aside>
       <header className={styles.bar}>
         <Button kind="quiet" icon="menu" iconOnly onClick={() => setOpen(true)}>
           Menu
         </Button>
         <Brand />
-        <LiveMark liveness={liveness} />
+        <LiveMark />
         <AlertMarkLink />
       </header>
       {open && (
         <Drawer label="Menu" onClose={() => setOpen(false)}>
-          <Navigation liveness={liveness} onChosen={() => setOpen(false)} />
+          <Navigation onChosen={() => setOpen(false)} />
         </Drawer>
       )}
       <div className={styles.content}>{children}</div>
@@ -42,7 +42,7 @@ export function Shell({ liveness, children }: { liveness: Liveness; children: Re
   );
 }
 
-function Navigation({ liveness, onChosen }: { liveness: Liveness; onChosen?: () => void }) {
+function Navigation({ onChosen }: { onChosen?: () => void }) {
   const me = useMe();
   const operator = useMay("operator");
   const admin = useMay("admin");
@@ -58,7 +58,7 @@ function Navigation({ liveness, onChosen }: { liveness: Liveness; onChosen?: () 
         </ul>
       </nav>
       <div className={styles.foot}>
-        <LiveMark liveness={liveness} />
+        <LiveMark />
         {me.login !== "none" && (
           <span className={styles.me}>
             <Icon name="user" size={16} />
@@ -102,14 +102,15 @@ function Brand() {
   );
 }
 
-function LiveMark({ liveness }: { liveness: Liveness }) {
+function LiveMark() {
+  const connection = useConnection();
   const text = {
     connecting: "Connecting…",
     live: "Live",
     away: "Server away, trying again",
-  }[liveness];
+  }[connection];
   return (
-    <span className={`${styles.live} ${styles[liveness]}`} role="status">
+    <span className={`${styles.live} ${styles[connection]}`} role="status">
       {text}
     </span>
   );

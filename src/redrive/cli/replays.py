@@ -34,7 +34,7 @@ from redrive.cli.short_ids import shortened
 from redrive.domain.filters import Page
 from redrive.domain.letter import Result
 from redrive.domain.replay import Replay, ReplayState
-from redrive.work.replay_report import Report, replay_document, report_document
+from redrive.work.replay_report import Report, replay_document, report_document, report_of
 
 if TYPE_CHECKING:
     from redrive.settings import Settings
@@ -152,11 +152,7 @@ async def _report(settings: Settings, beginning: str) -> Report:
         if found is None:
             note(f"replay {replay_id} was deleted meanwhile")
             raise typer.Exit(NOTHING_MATCHED)
-        return Report(
-            replay=found,
-            results=await store.replays.results(replay_id),
-            refusals=await looks.refusals(replay_id),
-        )
+        return await report_of(store.replays, looks, found)
 
 
 def _heading(replay: Replay, now: datetime) -> None:

@@ -24,6 +24,7 @@ from redrive.domain.metrics import Metric, Readings
 from redrive.work.stats import Stats, open_letters
 
 _OVER: Final = 30.0
+_ID_WIDTH: Final = 16
 _RATES: Final[tuple[tuple[str, Metric, tuple[str, ...]], ...]] = (
     ("received", metrics.RECEIVED, ()),
     ("resolved", metrics.ENTERED, (State.RESOLVED.word,)),
@@ -106,7 +107,7 @@ class StatsView:
         table = _table("GROUP", "OPEN", "QUEUE", "ERROR")
         for group in self._stats.top:
             table.add_row(
-                group.fingerprint[:8],
+                group.fingerprint,
                 f"{open_letters(group):,}",
                 one_line(group.queue or "-"),
                 one_line(f"{group.error_type}: {group.reason}"),
@@ -118,5 +119,9 @@ def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         number = column in ("LETTERS", "A SECOND", "OPEN")
-        table.add_column(column, justify="right" if number else "left", no_wrap=True)
+        # An id that is cut cannot be given to any command: of a narrow screen texts get less.
+        least = _ID_WIDTH if column == "GROUP" else None
+        table.add_column(
+            column, justify="right" if number else "left", no_wrap=True, min_width=least
+        )
     return table

@@ -75,7 +75,8 @@ class AuditEntry:
     id: int
     at: datetime
     actor: str
-    role: Role
+    role: Role | None
+    """None: nobody knew who it was, as of a login that was refused."""
     address: str
     """Where the request came from."""
     action: str
@@ -84,6 +85,16 @@ class AuditEntry:
     """With what: a JSON object, such as the filter and the count."""
     outcome: int | None
     """The HTTP status it was answered with; None: it was not, so it may or may not be done."""
+
+
+LOGIN: Final = "session.begin"
+"""The action of the audit log that has a role only once it is done."""
+
+
+def role_then(action: str, outcome: int | None, role: Role) -> Role | None:
+    """The role that somebody had in an entry: who is not let in has none."""
+    let_in = outcome is not None and outcome < 400
+    return role if action != LOGIN or let_in else None
 
 
 def why_not_user(name: str, password: str) -> str | None:

@@ -26,7 +26,7 @@ def described(filters: Filters, ids: Sequence[str] = (), limit: int | None = Non
             ("from", filters.created_from and _clock(filters.created_from)),
             ("until", filters.created_until and _clock(filters.created_until)),
             ("text", filters.search),
-            ("at most", limit and str(limit)),
+            ("at most", limit and f"{limit:,}"),
         )
         if value
     ]

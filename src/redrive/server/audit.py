@@ -57,7 +57,7 @@ async def list_audit(request: Request, query: Annotated[AuditQuery, Query()]) ->
             "id": entry.id,
             "at": rfc3339(entry.at),
             "actor": entry.actor,
-            "role": entry.role.value,
+            "role": None if entry.role is None else entry.role.value,
             "address": entry.address,
             "action": entry.action,
             "detail": json.loads(entry.detail),

@@ -516,7 +516,7 @@ class AuditEntry(Document):
     id: int
     at: Time
     actor: str
-    role: Role
+    role: Role | None = Field(description="Null: of a login that was refused.")
     address: str
     action: str
     detail: dict[str, Any]

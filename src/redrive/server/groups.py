@@ -14,7 +14,7 @@ from redrive.server.answers import answer
 from redrive.server.auditing import audited
 from redrive.server.callers import caller_of, desk_of, redaction_for, route
 from redrive.server.idempotency import IdempotentRoute
-from redrive.server.inputs import Fingerprint, Input, Paging
+from redrive.server.inputs import NO_NUL, Fingerprint, Input, Paging
 from redrive.server.problems import not_found
 from redrive.work.redact import Redaction
 from redrive.work.show import group_document, letter_summary
@@ -24,15 +24,14 @@ router = APIRouter(tags=["groups"], route_class=IdempotentRoute)
 
 _NEWEST: Final = 10
 _LONGEST_NOTE: Final = 10_000
-_NO_NUL: Final = r"^[^\u0000]*$"
 
 
 class Note(Input):
     """What is noted of a group. Both empty: nothing."""
 
-    note: Annotated[str, Field(max_length=_LONGEST_NOTE, pattern=_NO_NUL)] = ""
+    note: Annotated[str, Field(max_length=_LONGEST_NOTE, pattern=NO_NUL)] = ""
     assignee: (
-        Annotated[str, Field(min_length=1, max_length=LONGEST_USER, pattern=_NO_NUL)] | None
+        Annotated[str, Field(min_length=1, max_length=LONGEST_USER, pattern=NO_NUL)] | None
     ) = None
 
 

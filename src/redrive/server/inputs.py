@@ -18,15 +18,25 @@ from redrive.domain.filters import Filters
 from redrive.domain.lifecycle import State, read_state
 from redrive.domain.moments import before, read_moment
 
-_NO_NUL: Final = r"^[^\u0000]*$"
-_ID: Final = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
+NO_NUL: Final = r"^[^\u0000]*$"
+VISIBLE: Final = r"^[ -~]+$"
+FINGERPRINT: Final = r"^[0-9a-fA-F]{1,16}$"
+ID: Final = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
 MOST_IDS: Final = 1000
 
-Text = Annotated[str, Field(max_length=1000, pattern=_NO_NUL)]
-Name = Annotated[str, Field(min_length=1, max_length=255, pattern=_NO_NUL)]
-Id = Annotated[str, Field(pattern=_ID), AfterValidator(str.lower)]
-Fingerprint = Annotated[str, Field(pattern=r"^[0-9a-fA-F]{1,16}$"), AfterValidator(str.lower)]
-Reason = Annotated[str, Field(max_length=LONGEST_REASON, pattern=_NO_NUL)]
+Text = Annotated[str, Field(max_length=1000, pattern=NO_NUL)]
+Name = Annotated[str, Field(min_length=1, max_length=255, pattern=NO_NUL)]
+Id = Annotated[str, Field(pattern=ID), AfterValidator(str.lower)]
+Fingerprint = Annotated[str, Field(pattern=FINGERPRINT), AfterValidator(str.lower)]
+Reason = Annotated[str, Field(max_length=LONGEST_REASON, pattern=NO_NUL)]
+
+
+class Unmeant(ValueError):
+    """A field that cannot be meant so; for validators that look at several."""
+
+    def __init__(self, field: str, what: str) -> None:
+        super().__init__(what)
+        self.field = field
 
 
 def _state(text: str) -> str:
@@ -77,12 +87,12 @@ class Selection(Input):
         start = moment("startDate", self.start_date, now)
         end = moment("endDate", self.end_date, now, end_of_day=True)
         if start is not None and end is not None and end < start:
-            raise ValueError("endDate: expected a time from startDate on")
+            raise Unmeant("endDate", "expected a time after the one it begins from")
         if self.min_age is not None:
             try:
                 oldest = before(now, parse_duration(self.min_age.strip()))
             except (ValueError, OverflowError):
-                raise ValueError("minAge: expected a duration such as 10m or 2h") from None
+                raise Unmeant("minAge", "expected a duration such as 10m or 2h") from None
             end = oldest if end is None else min(end, oldest)
         return Filters(
             ids=tuple(dict.fromkeys(self.id)),
@@ -114,9 +124,10 @@ def moment(
     try:
         return read_moment(text, now, end_of_day=end_of_day)
     except (ValueError, OverflowError):
-        raise ValueError(
-            f"{name}: expected a time such as 2026-02-11T12:00:00Z, a day such as 2026-02-11,"
-            " or how long ago such as 2h"
+        raise Unmeant(
+            name,
+            "expected a time such as 2026-02-11T12:00:00Z, a day such as 2026-02-11,"
+            " or how long ago such as 2h",
         ) from None
 
 
@@ -152,7 +163,7 @@ class Chosen(Input):
         if (self.ids is None) == (self.filter is None):
             raise ValueError("expected ids, or a filter and a count")
         if self.filter is not None and self.count is None:
-            raise ValueError("count: expected the number of letters that was shown")
+            raise Unmeant("count", "expected the number of letters that was shown")
         return self
 
     def told(self) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """Edits: another body, other headers, for one letter or for all that match; and undo.
 
 Guarantees: the original is kept. An edit of one letter can name the edit that it was made from
-(`madeFrom`): if somebody else has edited it since, that is 409. Of many letters all are edited or
-none, unless those that it does not fit are to be left out.
+(`madeFrom`): if somebody else has edited it since, that is 409, with what changed meanwhile and the
+edit to start from instead. Of many letters all are edited or none, unless those that it does not
+fit are to be left out.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field, model_validator
 
 from redrive.domain.access import Role
-from redrive.domain.editing import PreparedEdit, standing
+from redrive.domain.editing import PreparedEdit, as_edited
 from redrive.domain.json_patch import read_patch
 from redrive.domain.letter import Kept
 from redrive.errors import CountChanged, EditRefused
@@ -28,12 +29,13 @@ from redrive.server.answers import answer
 from redrive.server.auditing import audited
 from redrive.server.callers import caller_of, desk_of, redaction_for, route
 from redrive.server.idempotency import IdempotentRoute
-from redrive.server.inputs import Id, Input, Name, Reason, Selection, Text
+from redrive.server.inputs import Id, Input, Name, Reason, Selection, Text, Unmeant
 from redrive.server.problems import Problem, invalid, not_found
 from redrive.work.difference import difference
-from redrive.work.edit import EditOrder, body_of_text, editable_of, prepare
+from redrive.work.edit import EditOrder, as_sent, body_of_text, editable_of, prepare
 from redrive.work.edit_group import Spool, survey
 from redrive.work.edit_report import survey_document
+from redrive.work.redact import Redaction
 
 router = APIRouter(tags=["letters"], route_class=IdempotentRoute)
 
@@ -122,7 +124,7 @@ class ManyEdits(Changes):
     @model_validator(mode="after")
     def _counted(self) -> ManyEdits:
         if not self.dry_run and self.count is None:
-            raise ValueError("count: expected the number of letters that was shown")
+            raise Unmeant("count", "expected the number of letters that was shown")
         return self
 
 
@@ -132,7 +134,7 @@ async def edit_letter(request: Request, letter_id: Id, edit: LetterEdit) -> Resp
     kept = await _kept(request, letter_id)
     given = editable_of(kept)
     if edit.made_from is not None and edit.made_from != given.number:
-        raise _edited_meanwhile(letter_id)
+        raise _edited_meanwhile(kept, edit.made_from, redaction_for(request))
     prepared = prepare(given, edit.order(_body(edit.body, kept)))
     diff: list[str] = []
     if prepared is not None:
@@ -147,10 +149,12 @@ async def edit_letter(request: Request, letter_id: Id, edit: LetterEdit) -> Resp
             await store.edits.edit_all(
                 _one([prepared]), caller_of(request).actor, edit.reason, left_out=left_out
             )
+            kept = await _kept(request, letter_id)
+            number = editable_of(kept).number or None
+            if left_out and number != (given.number or None):
+                raise _edited_meanwhile(kept, given.number, redaction_for(request))
             if left_out:
-                raise _edited_meanwhile(letter_id)
-            now = standing((await _kept(request, letter_id)).edits)
-            number = None if now is None else now.number
+                raise Problem(409, "refused", left_out[0][1])
     edited = prepared is not None and not edit.dry_run
     return answer({"id": letter_id, "edited": edited, "edit": number, "diff": diff})
 
@@ -220,12 +224,15 @@ async def _kept(request: Request, letter_id: str) -> Kept:
     return kept
 
 
-def _edited_meanwhile(letter_id: str) -> Problem:
+def _edited_meanwhile(kept: Kept, made_from: int, redaction: Redaction) -> Problem:
+    begun_with = next((edit for edit in kept.edits if edit.number == made_from), None)
     return Problem(
         409,
         "edited-meanwhile",
-        f"letter {letter_id} was changed by somebody else meanwhile",
-        remedy="look at it again",
+        f"letter {kept.letter.id} was changed by somebody else meanwhile",
+        remedy="look at what changed, and make the edit from the newest",
+        edit=editable_of(kept).number,
+        diff=difference(as_edited(kept.envelope, begun_with), as_sent(kept), redaction),
     )
 
 

@@ -14,13 +14,13 @@ from redrive.server.answers import answer
 from redrive.server.auditing import audited
 from redrive.server.callers import desk_of, route
 from redrive.server.idempotency import IdempotentRoute
-from redrive.server.inputs import Input
+from redrive.server.inputs import NO_NUL, Input
 from redrive.server.problems import not_found
 from redrive.work.show import policy_document
 
 router = APIRouter(tags=["policies"], route_class=IdempotentRoute)
 
-PolicyName = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=r"^[^\u0000]*$")]
+PolicyName = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=NO_NUL)]
 
 
 class NewPolicy(Input):

@@ -31,6 +31,7 @@ from redrive.errors import (
     TransitionRefused,
 )
 from redrive.server.answers import render
+from redrive.server.faults import fault, faults_of
 
 log = structlog.get_logger()
 
@@ -68,7 +69,8 @@ class Fault(BaseModel):
     """One thing that is wrong with a request."""
 
     where: str = Field(description="Which part of the request: `query.limit`, `body.reason`.")
-    what: str
+    name: str = Field(description="What people call it, as in the console: `Max retries`.")
+    what: str = Field(description="What was expected of it, in words for people.")
 
 
 class ProblemDocument(BaseModel):
@@ -83,6 +85,12 @@ class ProblemDocument(BaseModel):
     remedy: str = Field(description="What to do about it; may be empty.")
     errors: list[Fault] = Field(default=[], description="Of a request that is not valid.")
     letters: int | None = Field(default=None, description="How many match now: `count-changed`.")
+    edit: int | None = Field(
+        default=None, description="The edit that stands, 0 for the original: `edited-meanwhile`."
+    )
+    diff: list[str] = Field(
+        default=[], description="What changed since `madeFrom`, line by line: `edited-meanwhile`."
+    )
 
 
 def answer_problem(problem: Problem) -> Response:
@@ -114,7 +122,7 @@ def not_found(what: str) -> Problem:
 
 def invalid(where: str, what: str) -> Problem:
     """One thing is wrong with a request."""
-    return Problem(422, "invalid", f"{where}: {what}", errors=[{"where": where, "what": what}])
+    return _of_faults([fault(where.split("."), what)])
 
 
 def tell_problems(app: FastAPI) -> None:
@@ -133,7 +141,7 @@ def tell_problems(app: FastAPI) -> None:
 
     async def not_valid(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        return answer_problem(_of_faults(error.errors()))
+        return answer_problem(_of_faults(faults_of(error.errors())))
 
     async def of_http(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -163,11 +171,7 @@ def unforeseen(error: Exception) -> Response:
     )
 
 
-def _of_faults(found: Sequence[Any]) -> Problem:
-    faults = [
-        {"where": ".".join(str(step) for step in each["loc"]), "what": str(each["msg"])}
-        for each in found
-    ]
-    first = f"{faults[0]['where']}: {faults[0]['what']}" if faults else "it cannot be read"
+def _of_faults(faults: Sequence[dict[str, str]]) -> Problem:
+    first = f"{faults[0]['name']}: {faults[0]['what']}" if faults else "it cannot be read"
     more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
-    return Problem(422, "invalid", first + more, errors=faults)
+    return Problem(422, "invalid", first + more, errors=list(faults))

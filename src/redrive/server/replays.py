@@ -35,16 +35,16 @@ from redrive.server.answers import answer
 from redrive.server.auditing import audited
 from redrive.server.callers import caller_of, desk_of, redaction_for, route
 from redrive.server.idempotency import IdempotentRoute
-from redrive.server.inputs import Id, Input, Paging, Reason, Selection
+from redrive.server.inputs import NO_NUL, Id, Input, Paging, Reason, Selection
 from redrive.server.problems import Problem, not_found
 from redrive.work.destinations import destinations
 from redrive.work.ordering import read_ordering
 from redrive.work.replay_preview import PreviewOrder, preview_document
 from redrive.work.replay_report import (
-    Report,
     replay_document,
     replayed_letter_document,
     report_document,
+    report_of,
 )
 
 router = APIRouter(tags=["replays"], route_class=IdempotentRoute)
@@ -73,7 +73,7 @@ class ReplayWanted(Input):
     to: (
         Annotated[
             str,
-            Field(max_length=300, pattern=r"^[^\u0000]*$"),
+            Field(max_length=300, pattern=NO_NUL),
             AfterValidator(_destination),
         ]
         | None
@@ -82,8 +82,7 @@ class ReplayWanted(Input):
         False, description="Also what may have been consumed already; so are letters named by id."
     )
     ordered_by: (
-        Annotated[str, Field(max_length=1000, pattern=r"^[^\u0000]*$"), AfterValidator(_ordering)]
-        | None
+        Annotated[str, Field(max_length=1000, pattern=NO_NUL), AfterValidator(_ordering)] | None
     ) = Field(None, description="`header:NAME` or a JSONPath: equal values keep their order.")
 
     def filters(self) -> Filters:
@@ -198,11 +197,8 @@ async def _require_health(request: Request) -> None:
 async def get_replay(request: Request, replay_id: Id) -> Response:
     """One replay: how far it is, what became of its letters, and what it waits for."""
     desk = desk_of(request)
-    report = Report(
-        replay=await _replay(request, replay_id),
-        results=await desk.store.replays.results(replay_id),
-        refusals=await desk.replay_looks.refusals(replay_id),
-    )
+    found = await _replay(request, replay_id)
+    report = await report_of(desk.store.replays, desk.replay_looks, found)
     return answer(report_document(report))
 
 
@@ -222,7 +218,8 @@ _FAILURES: Final = (Result.REFUSED, Result.IN_DOUBT, Result.RETURNED, Result.FAI
 async def list_letters_of_replay(
     request: Request, replay_id: Id, query: Annotated[LettersOfReplay, Query()]
 ) -> Response:
-    """Letters of a replay, in its order: those that failed, or those with the results asked for."""
+    """Letters of a replay, in its order: those that failed, or those with the results asked for.
+    A page may have fewer than `limit`, or none, and a `next`: then the rest is further on."""
     redaction = redaction_for(request)
     page = await desk_of(request).replay_looks.letters(
         await _replay(request, replay_id),

@@ -8,13 +8,13 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
-from redrive.domain.access import LONGEST_USER, MOST_PASSWORD, Role
+from redrive.domain.access import LOGIN, LONGEST_USER, MOST_PASSWORD, Role
 from redrive.server import documents
 from redrive.server.answers import answer, nothing
 from redrive.server.auditing import audited
 from redrive.server.authentication import COOKIE
 from redrive.server.callers import CALLER, PROBLEMS, Caller, desk_of, route
-from redrive.server.inputs import Input
+from redrive.server.inputs import NO_NUL, Input
 from redrive.server.login_limits import LoginLimits
 from redrive.server.problems import Problem
 from redrive.work.passwords import Passwords, digest, new_secret
@@ -28,7 +28,7 @@ PASSWORDS: Final = "redrive_passwords"
 class Login(Input):
     """A name and a password."""
 
-    name: Annotated[str, Field(min_length=1, max_length=LONGEST_USER, pattern=r"^[^\u0000]*$")]
+    name: Annotated[str, Field(min_length=1, max_length=LONGEST_USER, pattern=NO_NUL)]
     password: Annotated[str, Field(min_length=1, max_length=MOST_PASSWORD)]
 
 
@@ -64,7 +64,7 @@ async def log_in(request: Request, login: Login) -> Response:
     right = await passwords.fits(login.password, None if user is None else user.password)
     if user is None or not right:
         limits.failed(login.name, address)
-        await _note(request, login.name, Role.VIEWER, address, 401)
+        await _note(request, login.name, None, address, 401)
         raise Problem(401, "wrong-password", "the name or the password is wrong")
     limits.succeeded(login.name, address)
     secret, csrf = new_secret(), new_secret()
@@ -97,7 +97,7 @@ async def log_out(request: Request) -> Response:
     return answered
 
 
-async def _note(request: Request, name: str, role: Role, address: str, outcome: int) -> None:
+async def _note(request: Request, name: str, role: Role | None, address: str, outcome: int) -> None:
     log = desk_of(request).store.audit_log
-    number = await log.begin(f"user:{name}", role, address, "session.begin", "{}")
+    number = await log.begin(f"user:{name}", role, address, LOGIN, "{}")
     await log.end(number, outcome, "{}")

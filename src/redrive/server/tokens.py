@@ -21,7 +21,7 @@ from redrive.server import documents
 from redrive.server.answers import answer
 from redrive.server.auditing import audited
 from redrive.server.callers import caller_of, desk_of, route
-from redrive.server.inputs import Id, Input
+from redrive.server.inputs import NO_NUL, VISIBLE, Id, Input
 from redrive.server.problems import Problem, invalid, not_found
 from redrive.server.session import PASSWORDS
 from redrive.work.passwords import PREFIX, Passwords, digest, new_secret
@@ -29,7 +29,7 @@ from redrive.work.show_access import token_document, user_document
 
 router = APIRouter(tags=["access"])
 
-TokenName = Annotated[str, Field(min_length=1, max_length=LONGEST_USER, pattern=r"^[ -~]+$")]
+TokenName = Annotated[str, Field(min_length=1, max_length=LONGEST_USER, pattern=VISIBLE)]
 
 
 class NewToken(Input):
@@ -45,7 +45,7 @@ class NewToken(Input):
 class NewUser(Input):
     """A user that is to be there. Without a password it stays as it was."""
 
-    name: Annotated[str, Field(min_length=1, max_length=LONGEST_USER, pattern=r"^[^\u0000]*$")]
+    name: Annotated[str, Field(min_length=1, max_length=LONGEST_USER, pattern=NO_NUL)]
     role: Role
     password: Annotated[str, Field(min_length=LEAST_PASSWORD, max_length=MOST_PASSWORD)] | None = (
         None

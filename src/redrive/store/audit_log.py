@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from sqlalchemy import func, insert, select, update
 
-from redrive.domain.access import AuditEntry, Role
+from redrive.domain.access import AuditEntry, Role, role_then
 from redrive.domain.filters import Page
 from redrive.errors import CursorRefused
 from redrive.store.clock import DatabaseClock
@@ -30,8 +30,11 @@ class AuditLog:
         self._database = database
         self._clock = clock
 
-    async def begin(self, actor: str, role: Role, address: str, action: str, detail: str) -> int:
-        """Note what is about to be done; the number of the entry."""
+    async def begin(
+        self, actor: str, role: Role | None, address: str, action: str, detail: str
+    ) -> int:
+        """Note what is about to be done; the number of the entry. Only a login may be without a
+        role: the table has no word for none, but reads it from the login's outcome."""
         async with self._database.writing() as connection:
             now = await self._clock.now(connection)
             made = await connection.execute(
@@ -39,7 +42,7 @@ class AuditLog:
                 .values(
                     at=now,
                     actor=actor,
-                    role=role.value,
+                    role=(role or Role.VIEWER).value,
                     address=address,
                     action=action,
                     detail=detail,
@@ -113,7 +116,7 @@ def _read(row: Any) -> AuditEntry:
         id=row["id"],
         at=row["at"],
         actor=row["actor"],
-        role=Role(row["role"]),
+        role=role_then(row["action"], row["outcome"], Role(row["role"])),
         address=row["address"],
         action=row["action"],
         detail=row["detail"],

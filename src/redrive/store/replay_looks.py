@@ -32,6 +32,7 @@ from redrive.store.schema import (
 from redrive.store.sendings import copied_of
 
 _AT_ONCE: Final = 500
+WALKED: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,16 +161,23 @@ class ReplayLooks:
         limit: int,
         after: str | None = None,
     ) -> Page[ReplayedLetter]:
-        """Letters of a replay with one of these results; also those that it left out."""
+        """Letters of a replay with one of these results; also those that it left out.
+
+        However long the job is, a page looks at `WALKED` of its letters at most, in its order: no
+        index knows results, for every sending would have to write to it. So a page may be short, or
+        empty, and name a next one all the same.
+        """
         attempt, item = redrive_attempt.c, redrive_replay_letter.c
+        begin = read_position(after)
+        end = min(begin + WALKED, replay.position - 1)
         begun: list[ColumnElement[bool]] = [attempt.result.in_([each.value for each in results])]
         if left_out:
-            begun.append(attempt.result.is_(None) & (item.position < replay.position))
+            begun.append(attempt.result.is_(None))
         last = and_(attempt.letter_id == item.letter_id, *last_of_replay(replay.id))
         query = (
             select(item.letter_id, item.position, attempt.result, attempt.reason, attempt.at)
             .select_from(redrive_replay_letter.outerjoin(redrive_attempt, last))
-            .where(item.replay_id == replay.id, item.position > read_position(after), or_(*begun))
+            .where(item.replay_id == replay.id, item.position.between(begin + 1, end), or_(*begun))
             .order_by(item.position)
             .limit(limit + 1)
         )
@@ -191,7 +199,9 @@ class ReplayLooks:
             )
             for row in rows[:limit]
         )
-        return Page(items, str(items[-1].position) if len(rows) > limit else None)
+        if len(rows) > limit:
+            return Page(items, str(items[-1].position))
+        return Page(items, str(end) if end < replay.position - 1 else None)
 
 
 def read_position(text: str | None) -> int:

@@ -48,4 +48,4 @@ def _body(envelope: Envelope, redaction: Redaction) -> Iterator[str]:
     elif decoded.text is not None:
         yield from decoded.text.splitlines()
     else:
-        yield f"({len(envelope.body)} bytes)"
+        yield f"({len(envelope.body):,} bytes)"

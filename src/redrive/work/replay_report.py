@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from redrive.domain.letter import Result
 from redrive.domain.replay import NEEDS_NOBODY, Replay
-from redrive.store.replay_looks import ReplayedLetter
+from redrive.store.replay_looks import ReplayedLetter, ReplayLooks
+from redrive.store.replays import Replays
 from redrive.work.redact import Redaction
 from redrive.work.times import rfc3339, rfc3339_or_none
 
@@ -59,6 +60,15 @@ class Report:
         fine = sum(number for reason, number in self.left_out.items() if reason in NEEDS_NOBODY)
         unsent = self.refused or self.in_doubt or self.sending
         return bool(self.sent) and not unsent and self.replay.skipped == fine
+
+
+async def report_of(replays: Replays, looks: ReplayLooks, replay: Replay) -> Report:
+    """What became of a job until now. To count that walks through its letters: once, and a second
+    time only if there are refusals to tell the reasons of."""
+    results = await replays.results(replay.id)
+    refused = results.get(Result.REFUSED, 0)
+    refusals = await looks.refusals(replay.id) if refused else Counter[str]()
+    return Report(replay=replay, results=results, refusals=refusals)
 
 
 def replay_document(replay: Replay) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
@@ -28,7 +28,7 @@ from redrive.store.replays import Replays
 from redrive.work.destinations import destinations
 from redrive.work.move import assure_return_exchange
 from redrive.work.replay import Progress, ReplayRunner
-from redrive.work.replay_report import Report
+from redrive.work.replay_report import Report, report_of
 from redrive.work.sender import Sender
 
 log = structlog.get_logger()
@@ -80,13 +80,8 @@ class ReplaySession:
         found = await self.replays.get(replay_id)
         if found is None:
             raise OrderRefused(f"replay {replay_id} was deleted meanwhile")
-        return Report(
-            replay=found,
-            results=await self.replays.results(replay_id),
-            refusals=await self.looks.refusals(replay_id),
-            left_out=progress.left_out,
-            keyless=progress.keyless,
-        )
+        report = await report_of(self.replays, self.looks, found)
+        return replace(report, left_out=progress.left_out, keyless=progress.keyless)
 
     async def _session(
         self,

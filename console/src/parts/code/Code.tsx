@@ -72,8 +72,28 @@ function extensions(text: string, language: Language, label: string, wrap: boole
     // Without it every kind of line end would become one.
     EditorState.lineSeparator.of(lineEndOf(text)),
     EditorView.contentAttributes.of({ "aria-label": label, tabindex: "0" }),
+    typingOverSelection,
   ];
 }
+
+/** Left to the browser, it deletes the selection in the page first, and keeps the look of what was there
+ * by a style attribute, which the content security policy refuses. So the text is changed instead, and
+ * the page follows. */
+const typingOverSelection = EditorView.domEventHandlers({
+  beforeinput(event, view) {
+    const { state } = view;
+    const { from, to, empty } = state.selection.main;
+    const text = event.inputType === "insertText" ? event.data : null;
+    if (text === null || empty || state.readOnly || !event.cancelable || view.composing) return false;
+    event.preventDefault();
+    const typed = () =>
+      state.update(state.replaceSelection(text), { userEvent: "input.type", scrollIntoView: true });
+    // Brackets and quotes are put around what is selected.
+    const taken = state.facet(EditorView.inputHandler).some((take) => take(view, from, to, text, typed));
+    if (!taken) view.dispatch(typed());
+    return true;
+  },
+});
 
 /** `\r\n` only where every line ends so; else a `\r` is a character like any other. */
 function lineEndOf(text: string): string {

@@ -1,8 +1,9 @@
 // The editor is larger than the rest of the console: it is loaded when it is first shown.
-import { lazy, Suspense, type ComponentProps } from "react";
+import { Suspense, type ComponentProps } from "react";
+import { loaded } from "../loaded";
 import { Waiting } from "../Page";
 
-const Loaded = lazy(() => import("./Code"));
+const Loaded = loaded(() => import("./Code"));
 
 export function Code(props: ComponentProps<typeof Loaded>) {
   return (

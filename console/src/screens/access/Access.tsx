@@ -10,7 +10,7 @@ import { ErrorNotice } from "../../parts/ErrorNotice";
 import { Notice } from "../../parts/Notice";
 import { Page, Section, Waiting } from "../../parts/Page";
 import { Badge } from "../../parts/StateBadge";
-import { Table, type Column } from "../../parts/Table";
+import { RowActions, Table, type Column } from "../../parts/Table";
 import { Time } from "../../parts/Time";
 import { Confirm } from "./Confirm";
 import { NewToken } from "./NewToken";
@@ -106,14 +106,14 @@ function ofUsers(open: (what: Open) => void): readonly Column<User>[] {
     {
       head: "Change",
       cell: (user) => (
-        <span>
+        <RowActions>
           <Button kind="quiet" icon="edit" iconOnly onClick={() => open({ what: "user", user })}>
             {`Change ${user.name}`}
           </Button>
           <Button kind="quiet" icon="discard" iconOnly onClick={() => open({ what: "delete", user })}>
             {`Delete ${user.name}`}
           </Button>
-        </span>
+        </RowActions>
       ),
     },
   ];
@@ -151,9 +151,10 @@ function ofTokens(open: (what: Open) => void): readonly Column<Token>[] {
   return [
     { head: "Name", grows: true, cell: ({ name }) => <b>{name}</b> },
     { head: "Role", cell: ({ role }) => role },
-    { head: "State", cell: (token) => <Standing token={token} /> },
+    { head: "State", unbroken: true, cell: (token) => <Standing token={token} /> },
     {
       head: "Made",
+      unbroken: true,
       cell: ({ createdAt, createdBy }) => (
         <span>
           <Time at={createdAt} /> by {createdBy}
@@ -164,9 +165,11 @@ function ofTokens(open: (what: Open) => void): readonly Column<Token>[] {
       head: "Change",
       cell: (token) =>
         token.revokedAt === null ? (
-          <Button kind="quiet" onClick={() => open({ what: "revoke", token })} aria-label={`Revoke ${token.name}`}>
-            Revoke
-          </Button>
+          <RowActions>
+            <Button kind="quiet" onClick={() => open({ what: "revoke", token })} aria-label={`Revoke ${token.name}`}>
+              Revoke
+            </Button>
+          </RowActions>
         ) : (
           <span />
         ),

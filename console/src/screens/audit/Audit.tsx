@@ -109,7 +109,7 @@ const COLUMNS: readonly Column<AuditEntry>[] = [
     cell: ({ actor, role, address }) => (
       <span className={styles.who}>
         <b>{actor}</b>
-        <small>{`${role}, ${address}`}</small>
+        <small>{[role ?? "no role", address].filter(Boolean).join(", ")}</small>
       </span>
     ),
   },

@@ -1,5 +1,5 @@
 import { Link } from "wouter";
-import { counted } from "../../parts/numbers";
+import { count, counted } from "../../parts/numbers";
 import styles from "./Audit.module.css";
 
 const LINKS: Record<string, string> = { replay: "/replays/", group: "/groups/" };
@@ -44,5 +44,6 @@ function said(name: string, value: unknown) {
 }
 
 function plain(value: unknown): string {
+  if (typeof value === "number") return count(value);
   return typeof value === "string" ? value : JSON.stringify(value);
 }

@@ -7,7 +7,8 @@ import { Button } from "../../parts/Button";
 import { Dialog } from "../../parts/Dialog";
 import { ErrorNotice, sentence } from "../../parts/ErrorNotice";
 import { checkClass, Field, inputClass } from "../../parts/Field";
-import { counted } from "../../parts/numbers";
+import { ReasonField } from "../../parts/ReasonField";
+import { count, counted } from "../../parts/numbers";
 import { DiffView } from "../letter/edit/DiffView";
 import styles from "./EditGroup.module.css";
 
@@ -91,17 +92,7 @@ export function EditGroup({ filter, onClose }: EditGroupProps) {
           Leave those out, and edit the others
         </label>
       )}
-      <Field label="Reason" hint="It stands in the history of each letter, and in the audit log.">
-        {(ids) => (
-          <input
-            {...ids}
-            className={inputClass}
-            maxLength={1000}
-            value={reason}
-            onChange={(event) => setReason(event.target.value)}
-          />
-        )}
-      </Field>
+      <ReasonField value={reason} onChange={setReason} hint="It stands in the history of each letter, and in the audit log." autoFocus={false} />
       {editing.problem && (
         <ErrorNotice
           error={editing.problem}
@@ -122,8 +113,8 @@ export function EditGroup({ filter, onClose }: EditGroupProps) {
 function Found({ found }: { found: EditedMany }) {
   return (
     <section className={styles.found} aria-label="Dry run">
-      <h3>{`It fits ${found.fit.toLocaleString("en")} of ${counted(found.letters, "letter")}`}</h3>
-      {found.unchanged > 0 && <p>{`${counted(found.unchanged, "letter")} would stay as they are.`}</p>}
+      <h3>{`It fits ${count(found.fit)} of ${counted(found.letters, "letter")}`}</h3>
+      {found.unchanged > 0 && <p>{`${counted(found.unchanged, "letter would stay as it is", "letters would stay as they are")}.`}</p>}
       {found.unfit.map(({ reason, letters }) => (
         <p key={reason} className={styles.unfit}>{`${counted(letters, "letter")}: ${sentence(reason)}`}</p>
       ))}

@@ -35,7 +35,7 @@ export function Edits({ letter }: { letter: Letter }) {
         {letter.edits.toReversed().map((edit) => (
           <li key={edit.number}>
             <span>{`Edit ${edit.number}`}</span>
-            <Badge tone={edit.undone ? "archived" : edit.stands ? "pending" : "archived"}>{wordOf(edit)}</Badge>
+            <Badge tone={edit.undone ? "archived" : edit.stands ? "pending" : "archived"}>{wordOf(edit, letter)}</Badge>
             <span className={styles.by}>
               {edit.actor} <Time at={edit.at} />
               {edit.reason && `: ${edit.reason}`}
@@ -47,7 +47,9 @@ export function Edits({ letter }: { letter: Letter }) {
   );
 }
 
-function wordOf(edit: Edit): string {
+function wordOf(edit: Edit, letter: Letter): string {
   if (edit.undone) return "taken back";
-  return edit.stands ? "is sent" : "replaced";
+  const left = letter.replayAttempts.some(({ timestamp, result }) => timestamp >= edit.at && result !== "refused");
+  if (edit.stands) return left ? "was sent" : "will be sent";
+  return "replaced";
 }

@@ -2,6 +2,7 @@ import type { ReactNode } from "react";
 import { Link } from "wouter";
 import { written } from "../../api/exactJson";
 import type { Letter } from "../../api/documents";
+import { count } from "../../parts/numbers";
 import { Time } from "../../parts/Time";
 import styles from "./Facts.module.css";
 
@@ -23,8 +24,8 @@ export function Facts({ letter }: { letter: Letter }) {
       <Fact name="Collected">
         <Time at={letter.createdAt} /> from {letter.collectedFrom}
       </Fact>
-      <Fact name="Retries">{`${letter.retryCount} by tiers, ${letter.dlqRetryCount} as a letter`}</Fact>
-      <Fact name="Sent">{letter.generation > 0 ? `${letter.generation} times` : "never"}</Fact>
+      <Fact name="Retries">{`${count(letter.retryCount)} by tiers, ${count(letter.dlqRetryCount)} as a letter`}</Fact>
+      <Fact name="Sent">{times(letter.generation)}</Fact>
       <Fact name="Locked">
         {letter.lockedBy && (
           <>
@@ -42,6 +43,12 @@ export function Facts({ letter }: { letter: Letter }) {
       ))}
     </dl>
   );
+}
+
+/** `never`, `once`, `3 times` */
+function times(number: number): string {
+  if (number === 0) return "never";
+  return number === 1 ? "once" : `${count(number)} times`;
 }
 
 function Fact({ name, children }: { name: string; children: ReactNode }) {

@@ -60,7 +60,9 @@ function attempts(letter: Letter): Happening[] {
 function ahead(letter: Letter): Happening[] {
   const found: Happening[] = [];
   if (letter.nextRetryAt !== null) {
-    found.push({ at: letter.nextRetryAt, what: "Sent again", more: "by a worker", tone: "pending", ahead: true });
+    const due = Date.parse(letter.nextRetryAt) <= Date.now();
+    const words = due ? { what: "Due since then", more: "the next worker takes it" } : { what: "Sent again", more: "by a worker" };
+    found.push({ at: letter.nextRetryAt, ...words, tone: "pending", ahead: true });
   }
   if (letter.verdictDueAt !== null) {
     found.push({

@@ -17,16 +17,19 @@ import { LetterTable } from "./LetterTable";
 import { SelectionBar } from "./SelectionBar";
 import { useLetterPages } from "./useLetterPages";
 import { useSelection } from "./useSelection";
+import { WrongFilters } from "./WrongFilters";
 
 export default function Letters() {
   const filters = useLetterFilters();
   const pages = useLetterPages(filters);
   const selection = useSelection(pages.letters, filters.selection, filters.text);
   const mayChange = useMay("operator");
+  const wrong = filters.faults.length > 0;
   useShortcut("u", "Read the list again", pages.readAgain);
   return (
     <Page title="Letters" fills about={<About filters={filters} read={pages.letters.length} more={pages.more} />}>
       <Filters filters={filters} />
+      {wrong && <WrongFilters filters={filters} />}
       {pages.error && <ErrorNotice error={pages.error} retry={pages.readAgain} />}
       {pages.changed && (
         <div className={styles.changed} role="status">
@@ -39,7 +42,7 @@ export default function Letters() {
       {mayChange && (
         <SelectionBar selection={selection} more={pages.more || pages.letters.length > selection.number} />
       )}
-      {!pages.ready && !pages.error && <Waiting lines={12} />}
+      {!pages.ready && !pages.error && !wrong && <Waiting lines={12} />}
       {pages.ready && pages.letters.length === 0 && <NoLetters filters={filters} />}
       {pages.letters.length > 0 && (
         <LetterTable
@@ -57,6 +60,7 @@ export default function Letters() {
 
 function About({ filters, read, more }: { filters: LetterFilters; read: number; more: boolean }) {
   const ledger = useLedger();
+  if (filters.faults.length > 0) return "None shown";
   if (filters.any) return more ? `More than ${count(read)} match` : `${count(read)} match`;
   if (ledger === null) return "Newest first";
   const total = Object.values(ledger.states).reduce((sum, each) => sum + each, 0);

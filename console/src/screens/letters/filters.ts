@@ -1,7 +1,8 @@
 // The filters of letters as the address has them. The names are the API's, so that an address of the
-// console and a query of the API say the same.
+// console and a query of the API say the same. What cannot be meant is a fault: left out, it would
+// choose more letters than somebody wanted.
 import { useMemo } from "react";
-import { STATES, type LettersQuery, type Selection, type State } from "../../api/documents";
+import { STATES, wordOf, type LettersQuery, type Selection, type State } from "../../api/documents";
 import { useUrlState } from "../../parts/useUrlState";
 
 /** Filters with a field of their own; `status` and `search` stand apart. */
@@ -31,6 +32,8 @@ export interface LetterFilters {
   values: Partial<Record<FieldName, string>>;
   ids: readonly string[];
   any: boolean;
+  /** What is wrong with the address, in words. With any of them no letter is chosen. */
+  faults: readonly string[];
   /** Equal texts are equal filters. */
   text: string;
   set: ReturnType<typeof useUrlState>["set"];
@@ -43,15 +46,12 @@ export function useLetterFilters(): LetterFilters {
   return {
     ...read,
     set: url.set,
-    clear: () =>
-      url.set(Object.fromEntries([...FIELDS.map(({ name }) => name), "status", "search", "id"].map((n) => [n, null]))),
+    clear: () => url.set(Object.fromEntries([...new URLSearchParams(url.text).keys()].map((name) => [name, null]))),
   };
 }
 
 export function readFilters(parameters: URLSearchParams): Omit<LetterFilters, "set" | "clear"> {
-  const status = STATES.filter((state) =>
-    parameters.getAll("status").some((each) => each === state || `dlq_${each}` === state),
-  );
+  const status = STATES.filter((state) => parameters.getAll("status").some((each) => isState(each, state)));
   const ids = parameters.getAll("id");
   const search = parameters.get("search") ?? "";
   const values: Partial<Record<FieldName, string>> = {};
@@ -73,8 +73,32 @@ export function readFilters(parameters: URLSearchParams): Omit<LetterFilters, "s
     values,
     ids,
     any: Object.keys(selection).length > 0,
+    faults: faultsOf(parameters),
     text: JSON.stringify(selection),
   };
+}
+
+const MANY: readonly string[] = ["status", "id"];
+const KNOWN: readonly string[] = [...MANY, "search", ...FIELDS.map(({ name }) => name)];
+
+function isState(word: string, state: State): boolean {
+  return word === state || `dlq_${word}` === state;
+}
+
+function faultsOf(parameters: URLSearchParams): string[] {
+  const faults: string[] = [];
+  for (const name of new Set(parameters.keys())) {
+    const values = parameters.getAll(name);
+    const called = FIELDS.find((field) => field.name === name)?.label ?? name;
+    if (!KNOWN.includes(name)) faults.push(`There is no filter "${name}".`);
+    else if (values.some((value) => value.trim() === "")) faults.push(`The filter "${called}" is empty.`);
+    else if (values.length > 1 && !MANY.includes(name)) faults.push(`The filter "${called}" is there twice.`);
+  }
+  for (const word of parameters.getAll("status")) {
+    if (word.trim() === "" || STATES.some((state) => isState(word, state))) continue;
+    faults.push(`There is no state "${word}": letters are ${STATES.map(wordOf).join(", ")}.`);
+  }
+  return faults;
 }
 
 /** The query part of an address that shows these letters. */

@@ -23,7 +23,8 @@ export interface LetterPages {
   readAgain: () => void;
 }
 
-export function useLetterPages(filters: Pick<LetterFilters, "query" | "text">): LetterPages {
+export function useLetterPages(filters: Pick<LetterFilters, "query" | "text" | "faults">): LetterPages {
+  const meant = filters.faults.length === 0;
   const pages = useInfiniteQuery({
     queryKey: ["letter pages", filters.text],
     queryFn: ({ pageParam, signal }) =>
@@ -36,19 +37,23 @@ export function useLetterPages(filters: Pick<LetterFilters, "query" | "text">): 
     getNextPageParam: (last: LetterPage) => last.next,
     placeholderData: (before) => before,
     gcTime: 60_000,
+    enabled: meant,
   });
-  const { changed, readAgain } = useHints(filters.text, pages.data?.pages.length ?? 0, () => void pages.refetch());
-  const letters = useMemo(() => pages.data?.pages.flatMap((page) => page.items) ?? [], [pages.data]);
+  const { changed, readAgain } = useHints(filters.text, meant ? (pages.data?.pages.length ?? 0) : 0, () => void pages.refetch());
+  const data = meant ? pages.data : undefined;
+  const letters = useMemo(() => data?.pages.flatMap((page) => page.items) ?? [], [data]);
   return {
     letters,
-    ready: pages.data !== undefined,
-    error: pages.error,
-    more: pages.hasNextPage,
+    ready: data !== undefined,
+    error: meant ? pages.error : null,
+    more: meant && pages.hasNextPage,
     changed,
     readMore: () => {
       if (pages.hasNextPage && !pages.isFetching) void pages.fetchNextPage();
     },
-    readAgain,
+    readAgain: () => {
+      if (meant) readAgain();
+    },
   };
 }
 

@@ -6,6 +6,7 @@ import { Button } from "../../parts/Button";
 import { Dialog } from "../../parts/Dialog";
 import { ErrorNotice } from "../../parts/ErrorNotice";
 import { Field, inputClass } from "../../parts/Field";
+import { ReasonField } from "../../parts/ReasonField";
 
 const TIMES = [
   { value: "30m", text: "30 minutes" },
@@ -59,18 +60,7 @@ export function SilenceAlert({ name, onClose }: { name: string; onClose: () => v
           </select>
         )}
       </Field>
-      <Field label="Reason" hint="Everybody sees it beside the alert, and it stands in the audit log.">
-        {(ids) => (
-          <input
-            {...ids}
-            className={inputClass}
-            autoFocus
-            maxLength={1000}
-            value={reason}
-            onChange={(event) => setReason(event.target.value)}
-          />
-        )}
-      </Field>
+      <ReasonField value={reason} onChange={setReason} hint="Everybody sees it beside the alert, and it stands in the audit log." />
       {silencing.problem && <ErrorNotice error={silencing.problem} />}
     </Dialog>
   );

@@ -6,6 +6,7 @@ import { useChange } from "../../api/useChange";
 import { Button } from "../../parts/Button";
 import { ErrorNotice } from "../../parts/ErrorNotice";
 import { inputClass } from "../../parts/Field";
+import { counted } from "../../parts/numbers";
 import styles from "./Policies.module.css";
 
 export function MaxRetries({ policy }: { policy: Policy }) {
@@ -15,7 +16,7 @@ export function MaxRetries({ policy }: { policy: Policy }) {
   const saving = useChange({
     change: (maxRetries: number, key) => put("/api/v1/policies", { name: policy.name, maxRetries }, {}, { key }),
     touches: [["policies"]],
-    done: (_, number) => `${policy.name}: ${number} retries`,
+    done: (_, number) => `${policy.name}: ${counted(number, "retry", "retries")}`,
     then: () => setTyped(null),
   });
   const changed = shown !== kept && shown.trim() !== "";

@@ -10,7 +10,7 @@ import { ErrorNotice } from "../../parts/ErrorNotice";
 import { FilterBar, SearchInput } from "../../parts/FilterBar";
 import { Page, Waiting } from "../../parts/Page";
 import { Badge, type Tone } from "../../parts/StateBadge";
-import { Table, type Column } from "../../parts/Table";
+import { RowActions, Table, type Column } from "../../parts/Table";
 import { useUrlState } from "../../parts/useUrlState";
 import { useShortcut } from "../../shortcuts/shortcuts";
 import { DeletePolicy } from "./DeletePolicy";
@@ -130,7 +130,7 @@ function columns(admin: boolean, open: (what: Open) => void): readonly Column<Po
     {
       head: "Change",
       cell: (policy) => (
-        <span className={styles.acts}>
+        <RowActions>
           <Button kind="quiet" icon="edit" iconOnly onClick={() => open({ dialog: "set", policy })}>
             {policy.source === "database" ? `Change ${policy.name}` : `Override ${policy.name}`}
           </Button>
@@ -139,7 +139,7 @@ function columns(admin: boolean, open: (what: Open) => void): readonly Column<Po
               {`Delete ${policy.name}`}
             </Button>
           )}
-        </span>
+        </RowActions>
       ),
     },
   ];

@@ -12,6 +12,7 @@ import { counted } from "../../parts/numbers";
 import { Page, Section } from "../../parts/Page";
 import { ReplayDialog } from "../letters/actions/ReplayDialog";
 import { addressOfFilters, FIELDS, useLetterFilters, type FieldName } from "../letters/filters";
+import { WrongFilters } from "../letters/WrongFilters";
 import styles from "./NewReplay.module.css";
 
 const REPLAYABLE = ["dlq_pending", "dlq_manual", "dlq_failed", "dlq_resolved"] as const satisfies readonly State[];
@@ -39,8 +40,10 @@ export default function NewReplay() {
     queryKey: ["letters", "count", JSON.stringify(filter)],
     queryFn: ({ signal }) => get("/api/v1/letters/count", { query: filter }, { signal }),
     retry: false,
+    enabled: filters.faults.length === 0,
   });
-  const number = matched.data?.letters;
+  const wrong = filters.faults.length > 0;
+  const number = wrong ? undefined : matched.data?.letters;
   return (
     <Page title="New replay" about="Choose letters. A dry run shows where each would go before anything is sent.">
       <form
@@ -89,11 +92,12 @@ export default function NewReplay() {
             ))}
           </div>
         </Section>
-        {matched.error && <ErrorNotice error={matched.error} />}
+        {wrong && <WrongFilters filters={filters} />}
+        {matched.error && !wrong && <ErrorNotice error={matched.error} />}
         <div className={styles.foot}>
           <p role="status">
             {number === undefined ? (
-              "Counting…"
+              matched.error || wrong ? "" : "Counting…"
             ) : (
               <>
                 <b>{counted(number, "letter")}</b> match{number === 1 ? "es" : ""}.{" "}

@@ -7,7 +7,7 @@ import { useChange } from "../../api/useChange";
 import { Button } from "../../parts/Button";
 import { Dialog } from "../../parts/Dialog";
 import { ErrorNotice } from "../../parts/ErrorNotice";
-import { Field, inputClass } from "../../parts/Field";
+import { ReasonField } from "../../parts/ReasonField";
 import { counted } from "../../parts/numbers";
 import { useShortcut } from "../../shortcuts/shortcuts";
 import styles from "./Replay.module.css";
@@ -87,21 +87,11 @@ function CancelDialog({ replay, onClose }: { replay: ReplayControlsProps["replay
       <p>
         {`It ends after the batch that is being sent: about ${counted(
           replay.letters - replay.position,
-          "letter",
-        )} stay as they are. It cannot be resumed.`}
+          "letter stays as it is",
+          "letters stay as they are",
+        )}. It cannot be resumed.`}
       </p>
-      <Field label="Reason" hint="It stands with the replay, and in the audit log.">
-        {(ids) => (
-          <input
-            {...ids}
-            className={inputClass}
-            autoFocus
-            maxLength={1000}
-            value={reason}
-            onChange={(event) => setReason(event.target.value)}
-          />
-        )}
-      </Field>
+      <ReasonField value={reason} onChange={setReason} hint="It stands with the replay, and in the audit log." />
       {cancelling.problem && <ErrorNotice error={cancelling.problem} />}
     </Dialog>
   );

@@ -1,5 +1,6 @@
 // The letters of a replay that need somebody: refused, come back, in doubt, left out. Others on demand.
 import { useInfiniteQuery } from "@tanstack/react-query";
+import { useEffect, useState } from "react";
 import { Link } from "wouter";
 import { get } from "../../api/client";
 import type { ReplayLetter, ReplayReport } from "../../api/documents";
@@ -46,6 +47,13 @@ export function ReplayLetters({ replay }: { replay: ReplayReport }) {
     getNextPageParam: (last) => last.next,
   });
   const letters = pages.data?.pages.flatMap(({ items }) => items) ?? [];
+  // A page looks at some thousand letters of the replay, and not each of them is one that is wanted.
+  const [wanted, setWanted] = useState(PAGE);
+  const { hasNextPage, isFetching, isError, fetchNextPage } = pages;
+  const looksOn = hasNextPage && letters.length < Math.min(wanted, numberOf(replay, which));
+  useEffect(() => {
+    if (looksOn && !isFetching && !isError) void fetchNextPage();
+  }, [looksOn, isFetching, isError, fetchNextPage]);
   return (
     <Section
       title="Letters"
@@ -69,8 +77,8 @@ export function ReplayLetters({ replay }: { replay: ReplayReport }) {
         </ul>
       )}
       {pages.error && <ErrorNotice error={pages.error} retry={() => void pages.refetch()} />}
-      {pages.isPending && <Waiting lines={5} />}
-      {pages.data && letters.length === 0 && (
+      {(pages.isPending || (looksOn && letters.length === 0)) && !isError && <Waiting lines={5} />}
+      {pages.data && letters.length === 0 && !looksOn && (
         <EmptyState
           icon={which === "failures" ? "check" : "replays"}
           title={which === "failures" ? "No letter of it has failed" : "No letter of it was sent"}
@@ -79,15 +87,21 @@ export function ReplayLetters({ replay }: { replay: ReplayReport }) {
       {letters.length > 0 && (
         <Table caption="Letters of the replay" columns={COLUMNS} rows={letters} keyOf={({ id }) => id} bare />
       )}
-      {pages.hasNextPage && (
+      {hasNextPage && letters.length > 0 && (
         <div className={styles.more}>
-          <Button icon="down" busy={pages.isFetchingNextPage} onClick={() => void pages.fetchNextPage()}>
+          <Button icon="down" busy={pages.isFetchingNextPage} onClick={() => setWanted(letters.length + PAGE)}>
             Show more letters
           </Button>
         </div>
       )}
     </Section>
   );
+}
+
+/** How many there are, by what the replay counts. */
+function numberOf({ results, skipped }: ReplayReport, which: Which): number {
+  const sum = (...names: string[]) => names.reduce((all, name) => all + (results[name] ?? 0), 0);
+  return which === "sent" ? sum("sent", "resolved") : sum("refused", "in_doubt", "returned", "failed") + skipped;
 }
 
 const TONES: Record<NonNullable<ReplayLetter["result"]>, Tone> = {

@@ -1,10 +1,10 @@
 import styles from "./EditDialog.module.css";
 
 /** A unified difference: what goes, what comes. The signs say it too, not only the colours. */
-export function DiffView({ lines }: { lines: readonly string[] }) {
+export function DiffView({ lines, label = "Difference" }: { lines: readonly string[]; label?: string }) {
   if (lines.length === 0) return <p>Nothing would change: it is so already.</p>;
   return (
-    <pre className={styles.diff} tabIndex={0} aria-label="Difference">
+    <pre className={styles.diff} tabIndex={0} aria-label={label}>
       {lines.map((line, index) => (
         <span key={index} className={classOf(line)}>
           {line || " "}

@@ -1,7 +1,9 @@
 // Edit what is sent of a letter: write, look at the difference, save. The original is kept.
 //
 // The text is never parsed and printed again. The server makes the difference in a dry run, so what
-// is shown is what would be stored, byte order, charset and all.
+// is shown is what would be stored, byte order, charset and all. Where somebody else saved meanwhile,
+// what they changed is shown, and what is written here goes on top of it if the person wants it to.
+import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { ask, post, type Sent } from "../../../api/client";
 import type { Letter } from "../../../api/documents";
@@ -10,7 +12,7 @@ import { useChange } from "../../../api/useChange";
 import { Button } from "../../../parts/Button";
 import { Dialog } from "../../../parts/Dialog";
 import { ErrorNotice } from "../../../parts/ErrorNotice";
-import { Field, inputClass } from "../../../parts/Field";
+import { ReasonField } from "../../../parts/ReasonField";
 import { Tabs } from "../../../parts/Tabs";
 import { standingEdit } from "../useLetter";
 import { BodyEditor } from "./BodyEditor";
@@ -24,6 +26,7 @@ type EditBody = Sent<"/api/v1/letters/{letter_id}/edit", "post">;
 const PATH = "/api/v1/letters/{letter_id}/edit";
 
 export function EditDialog({ letter, onClose }: { letter: Letter; onClose: () => void }) {
+  const queries = useQueryClient();
   const stands = standingEdit(letter);
   const [madeFrom] = useState(stands?.number ?? 0);
   const [draft, setDraft] = useState<Draft>(() => draftOf(letter.id, madeFrom));
@@ -47,6 +50,20 @@ export function EditDialog({ letter, onClose }: { letter: Letter; onClose: () =>
   }, [letter.id, draft]);
   const changed = changesAnything(draft);
   const write = (part: Partial<Draft>) => setDraft((before) => ({ ...before, ...part }));
+  const problem = diff ? saving.problem : looking.problem;
+  const conflict = problem?.kind === "edited-meanwhile" ? problem : null;
+  const putOnNewest = async (newest: number) => {
+    await queries.invalidateQueries({ queryKey: ["letter", letter.id] });
+    const moved = { ...draft, madeFrom: newest };
+    setDraft(moved);
+    setDiff(null);
+    saving.forget();
+    looking.look(editOf(moved));
+  };
+  const goOnWriting = () => {
+    setDiff(null);
+    saving.forget();
+  };
   const startOver = () => {
     dropDraft(letter.id);
     onClose();
@@ -57,45 +74,46 @@ export function EditDialog({ letter, onClose }: { letter: Letter; onClose: () =>
       wide
       onClose={onClose}
       onSubmit={() => {
-        if (diff) saving.make(editOf(draft));
+        if (conflict) void putOnNewest(conflict.edit);
+        else if (diff) saving.make(editOf(draft));
         else if (changed) looking.look(editOf(draft));
       }}
       actions={
-        diff ? (
-          <>
-            <Button key="write" icon="edit" onClick={() => setDiff(null)}>
+        <>
+          {diff ? (
+            <Button key="write" icon="edit" onClick={goOnWriting}>
               Go on writing
             </Button>
+          ) : (
+            <>
+              {(changed || restored) && <Button onClick={startOver}>Throw away</Button>}
+              <Button onClick={onClose}>Close</Button>
+            </>
+          )}
+          {conflict ? (
+            <Button key="move" kind="main" type="submit" busy={looking.busy}>
+              Put mine on the newest
+            </Button>
+          ) : diff ? (
             <Button key="save" kind="main" type="submit" busy={saving.busy} disabled={diff.length === 0}>
               Save the edit
             </Button>
-          </>
-        ) : (
-          <>
-            {(changed || restored) && <Button onClick={startOver}>Throw away</Button>}
-            <Button onClick={onClose}>Close</Button>
+          ) : (
             <Button key="review" kind="main" type="submit" busy={looking.busy} disabled={!changed}>
               Review the change
             </Button>
-          </>
-        )
+          )}
+        </>
       }
     >
       {restored && !diff && <p className={styles.restored}>What you had written before is here again.</p>}
       {diff && <DiffView lines={diff} />}
       {diff && (
-        <Field label="Reason" hint="It stands in the letter's history.">
-          {(ids) => (
-            <input
-              {...ids}
-              className={inputClass}
-              autoFocus
-              maxLength={2000}
-              value={draft.reason}
-              onChange={(event) => write({ reason: event.target.value })}
-            />
-          )}
-        </Field>
+        <ReasonField
+          value={draft.reason}
+          onChange={(reason) => write({ reason })}
+          hint="It stands in the letter's history."
+        />
       )}
       <div className={styles.writing} hidden={diff !== null}>
         <Tabs
@@ -108,15 +126,23 @@ export function EditDialog({ letter, onClose }: { letter: Letter; onClose: () =>
           onChange={setTab}
         >
           <div hidden={tab !== "body"}>
-            <BodyEditor letter={letter} draft={draft} onWrite={write} />
+            <BodyEditor key={draft.madeFrom} letter={letter} draft={draft} onWrite={write} />
           </div>
           <div hidden={tab !== "headers"}>
             <HeaderEditor headers={stands?.headers ?? letter.headers} draft={draft} onWrite={write} />
           </div>
         </Tabs>
       </div>
-      {looking.problem && !diff && <ErrorNotice error={looking.problem} />}
-      {saving.problem && <ErrorNotice error={saving.problem} />}
+      {problem && (
+        <ErrorNotice error={problem} takesFocus>
+          {conflict && (
+            <>
+              <span>What changed while you were writing; what you wrote is kept:</span>
+              <DiffView lines={conflict.diff} label="What changed meanwhile" />
+            </>
+          )}
+        </ErrorNotice>
+      )}
     </Dialog>
   );
 }

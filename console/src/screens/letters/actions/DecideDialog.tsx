@@ -5,10 +5,10 @@ import { useChange } from "../../../api/useChange";
 import { Button } from "../../../parts/Button";
 import { Dialog } from "../../../parts/Dialog";
 import { ErrorNotice } from "../../../parts/ErrorNotice";
-import { Field, inputClass } from "../../../parts/Field";
 import type { IconName } from "../../../parts/Icon";
 import { counted } from "../../../parts/numbers";
 import { Waiting } from "../../../parts/Page";
+import { ReasonField } from "../../../parts/ReasonField";
 import { useToast } from "../../../parts/Toasts";
 import { useChosenCount, type Chosen } from "./chosen";
 import { Outcome, type Tally } from "./Outcome";
@@ -18,7 +18,7 @@ export type Verb = "discard" | "archive" | "restore" | "resolve";
 interface Wording {
   name: string;
   done: string;
-  about: string;
+  about: { one: string; many: string };
   icon: IconName;
   danger: boolean;
 }
@@ -27,28 +27,40 @@ export const WORDING: Record<Verb, Wording> = {
   discard: {
     name: "Discard",
     done: "discarded",
-    about: "They are of no use: archived now, and gone when retention says so. Until then they can be restored.",
+    about: {
+      one: "It is of no use: archived now, and gone when retention says so. Until then it can be restored.",
+      many: "They are of no use: archived now, and gone when retention says so. Until then they can be restored.",
+    },
     icon: "discard",
     danger: true,
   },
   archive: {
     name: "Archive",
     done: "archived",
-    about: "They are put away: no worker sends them, and they can be restored.",
+    about: {
+      one: "It is put away: no worker sends it, and it can be restored.",
+      many: "They are put away: no worker sends them, and they can be restored.",
+    },
     icon: "archive",
     danger: false,
   },
   restore: {
     name: "Restore",
     done: "restored",
-    about: "Archived letters come back as manual, for a person to decide on.",
+    about: {
+      one: "It comes back as manual, for a person to decide on.",
+      many: "Archived letters come back as manual, for a person to decide on.",
+    },
     icon: "restore",
     danger: false,
   },
   resolve: {
     name: "Resolve",
     done: "resolved",
-    about: "Your word that they were consumed. No worker sends them again.",
+    about: {
+      one: "Your word that it was consumed. No worker sends it again.",
+      many: "Your word that they were consumed. No worker sends them again.",
+    },
     icon: "check",
     danger: false,
   },
@@ -126,19 +138,8 @@ export function DecideDialog({ verb, chosen, onClose, onDone }: DecideDialogProp
       {letters === null && !first.error && <Waiting lines={1} />}
       {Boolean(first.error) && <ErrorNotice error={first.error} />}
       {letters === 0 && <p>No letter matches any more.</p>}
-      <p>{wording.about}</p>
-      <Field label="Reason" hint="It stands in the history of each letter, and in the audit log.">
-        {(ids) => (
-          <input
-            {...ids}
-            className={inputClass}
-            autoFocus
-            maxLength={1000}
-            value={reason}
-            onChange={(event) => setReason(event.target.value)}
-          />
-        )}
-      </Field>
+      <p>{letters === 1 ? wording.about.one : wording.about.many}</p>
+      <ReasonField value={reason} onChange={setReason} hint={`It stands in the history of ${letters === 1 ? "the letter" : "each letter"}, and in the audit log.`} />
       {problem && <ErrorNotice error={problem} />}
     </Dialog>
   );

@@ -23,7 +23,7 @@ export function Outcome(props: { title: string; done: string; tally: Tally; onCl
       }
     >
       <p>
-        <strong>{`${counted(tally.changed, "letter")} ${props.done}.`}</strong> Others were left as they are:
+        <strong>{`${counted(tally.changed, "letter")} ${props.done}.`}</strong> The rest was left as it is:
       </p>
       <ul>
         {tally.unchanged.map(({ reason, letters, example }) => (

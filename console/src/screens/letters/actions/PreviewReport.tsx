@@ -1,6 +1,7 @@
 import type { ReplayPreview } from "../../../api/documents";
 import { Icon } from "../../../parts/Icon";
 import { bytes, count, counted } from "../../../parts/numbers";
+import { lasting } from "../../../parts/Time";
 import styles from "./ReplayDialog.module.css";
 
 type Look = ReplayPreview["destinations"][number];
@@ -36,7 +37,7 @@ function LookLine({ look }: { look: Look }) {
     look.consumers !== null && counted(look.consumers, "consumer"),
     look.ready !== null && `${count(look.ready)} ready`,
     look.maxLength !== null && `at most ${count(look.maxLength)} messages`,
-    look.messageTtl !== null && `messages expire after ${look.messageTtl} ms`,
+    look.messageTtl !== null && `messages expire after ${lasting(look.messageTtl)}`,
   ].filter(Boolean);
   const tone = look.obstacles.length > 0 ? "blocked" : look.warnings.length > 0 ? "warned" : "fine";
   return (

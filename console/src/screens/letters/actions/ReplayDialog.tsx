@@ -29,6 +29,7 @@ export function ReplayDialog({ chosen, onClose, onDone }: ReplayDialogProps) {
   const [way, setWay] = useState<Way>("origin");
   const [name, setName] = useState("");
   const [doubtful, setDoubtful] = useState(false);
+  // Whether a machine is busy says nothing of one letter: that is asked of many only.
   const [evenSo, setEvenSo] = useState(false);
   const [pace, setPace] = useState<PaceTyped>({ batchSize: "", rate: "" });
   const destination = useDeferredValue(name.trim());
@@ -56,8 +57,9 @@ export function ReplayDialog({ chosen, onClose, onDone }: ReplayDialogProps) {
   const found = to !== null && destination === "" ? undefined : preview.data;
   const current = found !== undefined && !preview.isPlaceholderData && !preview.isFetching;
   // It may have been well when it was looked at, and no longer when it was asked to send.
-  const unwell = (found?.unmet.length ?? 0) > 0 || sending.problem?.kind === "not-well";
+  const unwell = many && ((found?.unmet.length ?? 0) > 0 || sending.problem?.kind === "not-well");
   const ready = current && found.letters > 0 && (!unwell || evenSo);
+  const plural = found ? found.letters !== 1 : many;
   const title = found ? `Replay ${counted(found.letters, "letter")}` : "Replay";
   return (
     <Dialog
@@ -66,7 +68,7 @@ export function ReplayDialog({ chosen, onClose, onDone }: ReplayDialogProps) {
       onClose={onClose}
       onSubmit={() => {
         if (!ready || sending.busy) return;
-        sending.make({ ...wanted, ...paceOf(pace), count: found.matched, ignoreHealth: evenSo });
+        sending.make({ ...wanted, ...paceOf(pace), count: found.matched, ignoreHealth: evenSo || !many });
       }}
       actions={
         <>
@@ -82,15 +84,15 @@ export function ReplayDialog({ chosen, onClose, onDone }: ReplayDialogProps) {
     >
       <fieldset className={styles.ways}>
         <legend>Where to</legend>
-        {WAYS.map(({ value, text }) => (
+        {WAYS.map(({ value, one, several }) => (
           <label key={value} className={checkClass}>
             <input type="radio" name="way" checked={way === value} onChange={() => setWay(value)} />
-            {text}
+            {plural ? several : one}
           </label>
         ))}
       </fieldset>
       {way !== "origin" && (
-        <Field label={way === "queue" ? "Queue" : "Exchange"} hint={HINTS[way]}>
+        <Field label={way === "queue" ? "Queue" : "Exchange"} hint={plural ? HINTS[way].several : HINTS[way].one}>
           {(ids) => (
             <input
               {...ids}
@@ -121,12 +123,12 @@ export function ReplayDialog({ chosen, onClose, onDone }: ReplayDialogProps) {
         ) : found ? (
           <PreviewReport found={found} />
         ) : to !== null && destination === "" ? (
-          <p>{`Name the ${way}, and the broker is asked whether it would take them.`}</p>
+          <p>{`Name the ${way}, and the broker is asked whether it would take ${plural ? "them" : "it"}.`}</p>
         ) : (
           <Waiting lines={3} />
         )}
       </section>
-      {unwell && found && <EvenSo found={found} checked={evenSo} onChange={setEvenSo} />}
+      {unwell && found && <EvenSo found={found} plural={plural} checked={evenSo} onChange={setEvenSo} />}
       {sending.problem && (
         <ErrorNotice
           error={sending.problem}
@@ -137,18 +139,24 @@ export function ReplayDialog({ chosen, onClose, onDone }: ReplayDialogProps) {
   );
 }
 
-const WAYS: readonly { value: Way; text: string }[] = [
-  { value: "origin", text: "Where they failed" },
-  { value: "queue", text: "Another queue" },
-  { value: "exchange", text: "An exchange" },
+const WAYS: readonly { value: Way; one: string; several: string }[] = [
+  { value: "origin", one: "Where it failed", several: "Where they failed" },
+  { value: "queue", one: "Another queue", several: "Another queue" },
+  { value: "exchange", one: "An exchange", several: "An exchange" },
 ];
 
 const HINTS = {
-  queue: "Only this queue gets them, with their original routing key.",
-  exchange: "They are published there with their original routing key.",
+  queue: {
+    one: "Only this queue gets it, with its original routing key.",
+    several: "Only this queue gets them, with their original routing key.",
+  },
+  exchange: {
+    one: "It is published there with its original routing key.",
+    several: "They are published there with their original routing key.",
+  },
 };
 
-function EvenSo(props: { found: ReplayPreview; checked: boolean; onChange: (on: boolean) => void }) {
+function EvenSo(props: { found: ReplayPreview; plural: boolean; checked: boolean; onChange: (on: boolean) => void }) {
   return (
     <div className={styles.unwell}>
       {props.found.unmet.length > 0 && (
@@ -163,7 +171,7 @@ function EvenSo(props: { found: ReplayPreview; checked: boolean; onChange: (on: 
       )}
       <label className={checkClass}>
         <input type="checkbox" checked={props.checked} onChange={(event) => props.onChange(event.target.checked)} />
-        Send them even so
+        {props.plural ? "Send them even so" : "Send it even so"}
       </label>
     </div>
   );
