@@ -125,5 +125,5 @@ async def test_the_list_is_quick_and_smooth_however_many_letters_there_are(many:
     assert figures.opens < seconds(1, quick=5)
     assert figures.opens_filtered < seconds(2, quick=5)
     assert figures.median_ms < seconds(34, quick=500)
-    assert figures.most_ms < seconds(150, quick=1000)
+    assert figures.most_ms < seconds(100, quick=1000)
     assert figures.counts < seconds(5, quick=10)
