@@ -11,7 +11,11 @@ export function Next({ letter }: { letter: Letter }) {
   return (
     <div className={styles.next}>
       <strong>
-        <Words letter={letter} />
+        {data?.strategy === "manual" && letter.status === "dlq_pending" ? (
+          "The next worker hands it to a person"
+        ) : (
+          <Words letter={letter} />
+        )}
       </strong>
       {data && letter.status === "dlq_pending" && (
         <p className={styles.why}>{`Strategy ${data.strategy}: ${sentence(data.why)}`}</p>
