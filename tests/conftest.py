@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -13,5 +14,7 @@ pytest_plugins = ["tests.services.plugin"]
 @pytest.fixture(autouse=True)
 def _logs_as_they_were() -> Iterator[None]:
     """A command that is run in the test's own process sets the logs up for itself only."""
+    handlers = logging.getLogger().handlers[:]
     yield
+    logging.getLogger().handlers[:] = handlers
     structlog.reset_defaults()
