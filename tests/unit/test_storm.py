@@ -82,11 +82,15 @@ def test_a_confirmed_message_that_is_nowhere_is_lost() -> None:
     [
         {"consumed": [TAKEN]},
         {"letters": [DEAD]},
-        {"in_queues": [InQueue(IDENTITY, DIGEST, "retry-queue", None, 0)]},
     ],
 )
 def test_a_message_that_is_somewhere_is_accounted_for(where: dict[str, object]) -> None:
     assert accounts(**where).problems == []
+
+
+def test_a_message_that_lies_in_a_queue_is_not_lost_but_stuck() -> None:
+    found = accounts(in_queues=[InQueue(IDENTITY, DIGEST, "retry-queue", None, 0)])
+    assert (found.lost, found.problems) == ([], [f"{IDENTITY} got stuck in retry-queue"])
 
 
 def test_a_letter_that_counts_as_consumed_although_nobody_took_it_is_lost() -> None:

@@ -9,7 +9,7 @@ the broker, struck after the life began and before the second end.
 Wrong is: a confirmed message that ended nowhere, a letter that counts as consumed although no
 consumer took what was sent, a copy with another body, key or queue, a duplicate without a fault or
 a letter of one without its mark, a letter sent again that was in doubt, one that counts as refused
-although it was sent.
+although it was sent; and a copy that lies in a queue, since all had time to come to rest.
 """
 
 from __future__ import annotations
@@ -116,6 +116,7 @@ def settle_accounts(found: Found, digests: Callable[[Published], set[str]]) -> A
     _check_copies(accounts, known, digests)
     _check_lives(accounts, known)
     _check_letters(accounts)
+    accounts.problems += [f"{each.identity} got stuck in {each.queue}" for each in found.in_queues]
     _check_witness(accounts)
     if accounts.lost:
         accounts.problems.append(f"lost: {', '.join(accounts.lost[:20])}")

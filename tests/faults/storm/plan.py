@@ -222,7 +222,7 @@ def _faults(chance: random.Random, lane: Lane, seconds: float) -> Iterator[Fault
     at = seconds * lane.begins + chance.uniform(0.0, pause[1])
     deck: list[tuple[Trouble, Sequence[str], tuple[float, float]]] = []
     dealt = False
-    while at < end:
+    while at < end or (deck and seconds <= SHORT and lane.rounds == 1):
         if not deck and dealt and seconds <= SHORT:
             return  # each kind has had its turn
         if not deck:

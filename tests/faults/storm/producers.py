@@ -20,6 +20,8 @@ from tests.faults.storm.messages import EXCHANGE, GHOSTS, Message
 
 PATIENCE: Final = 40.0
 """Seconds after which a confirm is not waited for any more."""
+UNCONFIRMED: Final = 10
+"""So many at most are in doubt when the broker is lost."""
 AGAIN: Final = 0.3
 UNWIELDY: Final = 131_072 - 20 - 250
 """Bytes of properties that fit a frame, and do not once the retrier has added its own."""
@@ -35,19 +37,25 @@ class Producer:
         self._connection: Connection | None = None
         self._publisher: Publisher | None = None
         self._confirms: set[asyncio.Task[None]] = set()
+        self._room = asyncio.Semaphore(UNCONFIRMED)
 
     async def publish(self, messages: Sequence[Message]) -> None:
         """All of them, each at its time or later; returns when each has an outcome."""
         began = self._journal.began
         for message in messages:
             await asyncio.sleep(max(0.0, began + message.at - time.time()))
+            await self._room.acquire()
             publisher = await self._ready()
             sending = asyncio.create_task(self._send(publisher, message))
             self._confirms.add(sending)
-            sending.add_done_callback(self._confirms.discard)
+            sending.add_done_callback(self._confirmed)
         await asyncio.gather(*self._confirms)
         if self._connection is not None:
             self._connection.abort()
+
+    def _confirmed(self, sending: asyncio.Task[None]) -> None:
+        self._confirms.discard(sending)
+        self._room.release()
 
     async def _ready(self) -> Publisher:
         """A publisher that works, as far as is known."""

@@ -36,7 +36,7 @@ def _lines(plan: Plan, journal: Journal, accounts: Accounts) -> Iterator[str]:
     )
     yield from _table("faults struck", _by_trouble(found.struck))
     why = Counter(each.why.fault.trouble if each.why else "nothing" for each in accounts.duplicates)
-    yield from _table("duplicates, by what explains them", why)
+    yield from _table("duplicates, by the last fault before them that can make one", why)
     yield from _table(
         "duplicates, by what they are", Counter(_how(each.how) for each in accounts.duplicates)
     )
