@@ -12,7 +12,7 @@ import pytest
 from tests.faults.storm.plan import Trouble, make_plan
 from tests.faults.storm.storm import run
 
-SEED, SECONDS = 7, 20.0
+SEED, SECONDS = 3, 20.0
 OF_A_CLUSTER = {Trouble.LEADER_LOST, Trouble.MAJORITY_LOST}
 
 
