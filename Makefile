@@ -7,7 +7,7 @@ MAKEFLAGS += --no-builtin-rules
 BIN := .venv/bin
 PYTEST := $(BIN)/pytest
 
-.PHONY: help setup demo test soak test-matrix bench check static lock clean
+.PHONY: help setup demo test soak faults test-matrix bench check static lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,10 @@ test: static ## Everything, on real RabbitMQ and PostgreSQL; large figures at a 
 
 soak: setup ## The large figures in full; takes hours (ARGS="-k word" chooses)
 	REDRIVE_SOAK=full $(PYTEST) -m soak -rP --timeout=10800 -o faulthandler_timeout=0 $(ARGS)
+
+faults: setup ## The whole system under faults, on three broker nodes (MINUTES=30 SEED=7 NODES=3)
+	@$(BIN)/python -m tests.faults.storm --minutes $(or $(MINUTES),30) --nodes $(or $(NODES),3) \
+		$(if $(SEED),--seed $(SEED))
 
 test-matrix: setup ## The broker-facing suites on RabbitMQ 3.10, 4.0 and 4.3 (RABBITMQ=4.0: on one)
 	@scripts/test-matrix $(or $(RABBITMQ),3.10 4.0 4.3) -- $(ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -18,5 +19,7 @@ settings.load_profile("redrive")
 @pytest.fixture(autouse=True)
 def _logs_as_they_were() -> Iterator[None]:
     """A command that is run in the test's own process sets the logs up for itself only."""
+    handlers = logging.getLogger().handlers[:]
     yield
+    logging.getLogger().handlers[:] = handlers
     structlog.reset_defaults()

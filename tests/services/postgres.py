@@ -17,6 +17,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -35,8 +36,13 @@ START_TIMEOUT = 60.0
 class PrivatePostgres:
     """One server. `with PrivatePostgres() as server:` starts it, waits, and removes it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, settings: Sequence[str] = ()) -> None:
+        """`settings` come after those that every test has: `name=value`."""
         self.bin = _newest()
+        self.entrance: Sequence[str] = ()
+        """What stands before its commands: how it is started where its data folder is mounted."""
+        self._settings = settings
+        self._has_data = False
         self.folder = Path(tempfile.mkdtemp(prefix="redrive-postgres-"))
         remove_at_exit(self.folder)
         (self.port,) = free_ports(1)
@@ -61,21 +67,23 @@ class PrivatePostgres:
         if self.running:
             return
         data = self.folder / "data"
-        if not data.exists():
+        if not self._has_data:
             self._init(data)
+            self._has_data = True
         settings = [f"port={self.port}", "listen_addresses=127.0.0.1", "max_connections=200"]
         settings += [f"unix_socket_directories={self.folder}", "fsync=on", "synchronous_commit=on"]
         settings += ["dynamic_shared_memory_type=mmap"]  # in its folder: gone with it after kill -9
+        settings += self._settings
         command = [str(self.bin / "postgres"), "-D", str(data)]
         for setting in settings:
             command += ["-c", setting]
         self._process = GuardedProcess(
-            [*_as_account(), *command],
+            [*self.entrance, *_as_account(), *command],
             env=_environment(),
             cwd=self.folder,
             output=self.folder / "log",
         )
-        self._wait_ready()
+        self.wait_ready()
 
     def stop(self) -> None:
         """An orderly end (fast shutdown: open transactions are rolled back)."""
@@ -144,7 +152,15 @@ class PrivatePostgres:
             shutil.chown(self.folder, ACCOUNT, ACCOUNT)
         command = [str(self.bin / "initdb"), "--auth=trust", f"--username={USER}", "--no-locale"]
         done = subprocess.run(
-            [*_as_account(), *command, "--encoding=UTF8", "--no-sync", "-D", str(data)],
+            [
+                *self.entrance,
+                *_as_account(),
+                *command,
+                "--encoding=UTF8",
+                "--no-sync",
+                "-D",
+                str(data),
+            ],
             env=_environment(),
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
@@ -156,7 +172,8 @@ class PrivatePostgres:
         if done.returncode != 0:
             raise CannotStart(f"initdb failed:\n{done.stdout}")
 
-    def _wait_ready(self) -> None:
+    def wait_ready(self) -> None:
+        """Return when it answers; CannotStart if it has ended, or does not in time."""
         deadline = time.monotonic() + START_TIMEOUT
         while True:
             try:

@@ -127,10 +127,10 @@ async def all_is_consistent(store: Store) -> None:
     """The books are exact, and every letter's history leads to what it is."""
     assert await books_are_exact(store)
     async for kept in store.letters.stream(Filters()):
-        _tells_its_story(kept)
+        tells_its_story(kept)
 
 
-def _tells_its_story(kept: Kept) -> None:
+def tells_its_story(kept: Kept) -> None:
     letter, story = kept.letter, kept.history
     assert (story[0].before, story[0].after) == (None, State.PENDING)
     for one, next_ in itertools.pairwise(story):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -49,6 +50,56 @@ def test_what_is_masked_does_not_depend_on_how_a_line_is_written(
     structlog.get_logger().warning("lost", error=value, tries=3)
     event = json.loads(written.getvalue())
     assert (event["error"], event["tries"], event["level"]) == (masked, 3, "warning")
+
+
+def lost_connection(logger: str) -> None:
+    """As SQLAlchemy says it when PostgreSQL was killed under a connection of the pool."""
+    url = "postgresql://app:s3cret@db/letters"
+    problem = ConnectionError(f"{url}: the server closed the connection unexpectedly")
+    logging.getLogger(logger).error("Exception during reset of %s", url, exc_info=problem)
+
+
+def test_what_a_library_logs_is_an_event_like_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", written)
+    configure_logs()
+    configure_logs()  # which does not make it two
+    lost_connection("sqlalchemy.pool.impl.AsyncAdaptedQueuePool")
+    event = json.loads(written.getvalue())
+    assert (event["event"], event["level"]) == ("library.said", "warning")
+    assert event["text"] == "Exception during reset of postgresql://app:****@db/letters"
+    assert event["error"].startswith(
+        "ConnectionError: postgresql://app:****@db/letters: the server"
+    )
+    assert "exception" not in event
+
+
+def test_an_error_of_a_library_that_nobody_else_hears_of_keeps_its_exception(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", written)
+    configure_logs()
+    lost_connection("asyncio")
+    event = json.loads(written.getvalue())
+    assert event["level"] == "error"
+    assert event["exception"].startswith("ConnectionError: ")
+    assert "s3cret" not in written.getvalue()
+
+
+@pytest.mark.parametrize("command", ["run", "letters list"])
+def test_a_command_shows_nothing_of_what_libraries_log(command: str) -> None:
+    script = (
+        "import logging, sys\n"
+        "from redrive.cli import _run\n"
+        "_run(sys.argv[1].split() + ['--config', '/nowhere'])\n"
+        "logging.getLogger('sqlalchemy.pool').error('Traceback of a library')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, command], capture_output=True, text=True, check=True
+    )
+    assert "library" not in done.stderr
+    assert done.stderr.startswith("redrive: ")
 
 
 @pytest.mark.parametrize("value", ["caf\udce9", 1 << 70, {"a": b"bytes"}])

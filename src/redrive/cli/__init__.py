@@ -37,10 +37,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    from typer import Abort, TyperException  # noqa: PLC0415  (lazily: see above)
+    import logging  # noqa: PLC0415  (lazily: see above)
+
+    from typer import Abort, TyperException  # noqa: PLC0415
 
     from redrive.cli.app import build  # noqa: PLC0415
 
+    # Without any handler Python would print what libraries log, tracebacks too.
+    if not logging.getLogger().handlers:
+        logging.getLogger().addHandler(logging.NullHandler())
     try:
         code = build().main(list(arguments), prog_name="redrive", standalone_mode=False)
     except (SettingsError, OrderRefused, CursorRefused) as error:

@@ -3,7 +3,7 @@
 Logs go to stderr: stdout is for data. Passwords in URLs are masked in every value, also in lists,
 tables and tracebacks; a traceback never shows what variables held. A log that cannot be written
 (its reader is gone, the disk is full) is given up in silence: it must never stop the work, nor the
-way to end it.
+way to end it. What libraries log by themselves becomes an event like our own.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ import json
 import logging
 import sys
 from collections.abc import Callable, MutableMapping
-from typing import Any
+from typing import Any, Final
 
 import orjson
 import structlog
 
 from redrive.cli.rendering import one_line
 from redrive.domain.masking import mask_text
+
+_OF_LOST_CONNECTIONS: Final = "sqlalchemy.pool"
+"""Its errors are of connections that are gone already; whoever used one hears of that itself."""
 
 
 class _Stderr:
@@ -32,6 +35,21 @@ class _Stderr:
             return
 
     debug = info = warning = error = critical = exception = msg
+
+
+class _Libraries(logging.Handler):
+    """What libraries log by themselves: left to Python, it would be lines that are no JSON, with
+    tracebacks and unmasked."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        log = structlog.get_logger().bind(library=record.name, text=record.getMessage())
+        problem = record.exc_info[1] if record.exc_info else None
+        if problem is not None:
+            log = log.bind(error=f"{type(problem).__name__}: {problem}")
+        if record.levelno < logging.ERROR or record.name.startswith(_OF_LOST_CONNECTIONS):
+            log.warning("library.said")
+        else:
+            log.error("library.said", exc_info=problem)
 
 
 def _to_stderr(*_names: object) -> _Stderr:
@@ -60,6 +78,13 @@ def configure_logs() -> None:
         logger_factory=_to_stderr,
         cache_logger_on_first_use=True,
     )
+    _hear_libraries()
+
+
+def _hear_libraries() -> None:
+    root = logging.getLogger()
+    if not any(isinstance(handler, _Libraries) for handler in root.handlers):
+        root.addHandler(_Libraries(logging.WARNING))
 
 
 def _json(event: dict[str, Any], default: Callable[[Any], Any]) -> str:

@@ -1,0 +1,253 @@
+"""The accounts: every message that was published is somewhere, and whatever is twice has a reason.
+
+Pure. A message has a first life, which ends when a consumer takes it, when it becomes a letter, or
+where it lies in a queue; and each sending of a letter is a life more, which ends when a consumer
+takes that, when it comes back to the letter, or in a queue. Each life ends once. An end more is a
+duplicate, and is explained only by a fault that can cost a process its life or its connection to
+the broker, struck after the life began and before the second end.
+
+Wrong is: a confirmed message that ended nowhere, a letter that counts as consumed although no
+consumer took what was sent, a copy with another body, key or queue, a duplicate without a fault or
+a letter of one without its mark, a letter sent again that was in doubt, one that counts as refused
+although it was sent; and a copy that lies in a queue, since all had time to come to rest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from redrive.domain.letter import Result
+from redrive.domain.lifecycle import State
+from tests.faults.storm.journal import Consumed, Published, Struck
+from tests.faults.storm.messages import GHOSTS, KEYS
+from tests.faults.storm.plan import DATABASE, MAY_DOUBLE
+
+GRACE: Final = 16.0
+"""Seconds after a fault in which a half-open connection is still found out: two heartbeats, and
+what a busy machine adds."""
+OWN_DEAD: Final = "dlq-queue"
+"""What is collected from here has a redrive-id, so second copies are recognised."""
+
+
+@dataclass(frozen=True, slots=True)
+class InQueue:
+    """A copy that lies in a queue at the end."""
+
+    identity: str
+    digest: str
+    queue: str
+    letter: str | None
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """One attempt of a letter."""
+
+    generation: int
+    at: float
+    result: Result
+
+
+@dataclass(frozen=True, slots=True)
+class Filed:
+    """A letter, as it is at the end."""
+
+    id: str
+    identity: str
+    digest: str
+    state: State
+    queue: str | None
+    key: str
+    collected_from: str
+    at: float
+    marked: bool
+    """Whether it says that it may be a second copy."""
+    sendings: tuple[Sending, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """All that there is at the end."""
+
+    published: Sequence[Published]
+    consumed: Sequence[Consumed]
+    in_queues: Sequence[InQueue]
+    witnessed: Mapping[str, int]
+    """Copies in the queue that retries and replays do not come by."""
+    letters: Sequence[Filed]
+    struck: Sequence[Struck]
+    ended: float
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """A life that ended once more. `why` is the fault that explains it, if one does."""
+
+    identity: str
+    how: str
+    why: Struck | None
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    at: float
+    how: str
+
+
+@dataclass
+class Accounts:
+    """What the accounts say. Right if there is no problem."""
+
+    found: Found
+    lost: list[str] = field(default_factory=list)
+    duplicates: list[Duplicate] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def settle_accounts(found: Found, digests: Callable[[Published], set[str]]) -> Accounts:
+    """The accounts of what was found; `digests` are those that copies of a message may have."""
+    accounts = Accounts(found)
+    known = {each.message.identity: each for each in found.published}
+    _check_copies(accounts, known, digests)
+    _check_lives(accounts, known)
+    _check_letters(accounts)
+    accounts.problems += [f"{each.identity} got stuck in {each.queue}" for each in found.in_queues]
+    _check_witness(accounts)
+    if accounts.lost:
+        accounts.problems.append(f"lost: {', '.join(accounts.lost[:20])}")
+    accounts.problems += [
+        f"{each.identity} is there twice and no fault explains it: {each.how}"
+        for each in accounts.duplicates
+        if each.why is None
+    ]
+    return accounts
+
+
+def _check_copies(
+    accounts: Accounts,
+    known: Mapping[str, Published],
+    digests: Callable[[Published], set[str]],
+) -> None:
+    """Whatever is found is what was published, byte for byte, where it belongs."""
+    found, problems = accounts.found, accounts.problems
+    lawful = {identity: digests(published) for identity, published in known.items()}
+    copies: list[Consumed | InQueue | Filed] = [
+        *found.consumed,
+        *found.in_queues,
+        *found.letters,
+    ]
+    for each in copies:
+        published = known.get(each.identity)
+        if published is None:
+            problems.append(f"{each.identity!r} was never published: {each}")
+            continue
+        if each.digest not in lawful[each.identity]:
+            problems.append(f"{each.identity} has another body: {each}")
+        queue = published.message.queue
+        if isinstance(each, (Consumed, Filed)) and (each.queue, each.key) != (queue, KEYS[queue]):
+            problems.append(f"{each.identity} belongs to {queue} with {KEYS[queue]}: {each}")
+
+
+def _check_lives(accounts: Accounts, known: Mapping[str, Published]) -> None:
+    found = accounts.found
+    first, later = _ends(found)
+    for identity, published in known.items():
+        ends = first.get(identity, [])
+        if not ends and published.confirmed:
+            accounts.lost.append(identity)
+        _note_duplicates(accounts, identity, published.at, ends)
+    for letter in found.letters:
+        for sending in letter.sendings:
+            ends = later.get((letter.id, sending.generation), [])
+            _note_duplicates(accounts, letter.identity, sending.at, ends)
+            if ends and sending.result is Result.REFUSED:
+                accounts.problems.append(
+                    f"letter {letter.id} of {letter.identity} was sent, and counts as refused"
+                )
+        if letter.state is State.RESOLVED:
+            last = [each for each in letter.sendings if each.result is not Result.REFUSED][-1:]
+            if not any(later.get((letter.id, each.generation)) for each in last):
+                accounts.lost.append(f"{letter.identity} (letter {letter.id} is resolved)")
+
+
+def _ends(found: Found) -> tuple[dict[str, list[_End]], dict[tuple[str, int], list[_End]]]:
+    """The ends of first lives by identity, and of sendings by letter and generation."""
+    first: dict[str, list[_End]] = defaultdict(list)
+    later: dict[tuple[str, int], list[_End]] = defaultdict(list)
+    for taken in found.consumed:
+        end = _End(taken.at, "consumed")
+        if taken.letter is None:
+            first[taken.identity].append(end)
+        else:
+            later[taken.letter, taken.generation].append(end)
+    for copy in found.in_queues:
+        end = _End(found.ended, f"in {copy.queue}")
+        if copy.letter is None:
+            first[copy.identity].append(end)
+        else:
+            later[copy.letter, copy.generation].append(end)
+    for letter in found.letters:
+        first[letter.identity].append(_End(letter.at, f"letter {letter.id}"))
+        for sending in letter.sendings:
+            if sending.result is Result.RETURNED:
+                # when it came back is not kept for each sending
+                later[letter.id, sending.generation].append(_End(found.ended, "came back"))
+    return first, later
+
+
+def _note_duplicates(accounts: Accounts, identity: str, began: float, ends: list[_End]) -> None:
+    ends = sorted(ends, key=lambda each: each.at)
+    for before, end in pairwise(ends):
+        why = _explanation(accounts.found.struck, began, end.at)
+        accounts.duplicates.append(Duplicate(identity, f"{before.how}, {end.how}", why))
+
+
+def _explanation(struck: Iterable[Struck], began: float, ended: float) -> Struck | None:
+    """The last fault within that time that can make a second copy."""
+    within = [
+        each
+        for each in struck
+        if each.fault.trouble in MAY_DOUBLE
+        and each.fault.target != DATABASE
+        and each.began <= ended
+        and each.ended + GRACE >= began
+    ]
+    return max(within, key=lambda each: each.began, default=None)
+
+
+def _check_letters(accounts: Accounts) -> None:
+    letters, problems = accounts.found.letters, accounts.problems
+    unmarked = Counter(
+        (each.identity, each.queue)
+        for each in letters
+        if each.collected_from == OWN_DEAD and not each.marked
+    )
+    problems += [
+        f"{identity} has {number} letters that do not say so"
+        for (identity, _), number in unmarked.items()
+        if number > 1
+    ]
+    for letter in letters:
+        if letter.state in (State.PENDING, State.PROCESSING):
+            problems.append(f"letter {letter.id} of {letter.identity} is {letter.state.word} still")
+        if any(each.result is Result.IN_DOUBT for each in letter.sendings[:-1]):
+            problems.append(f"letter {letter.id} was in doubt, and was sent again: {letter}")
+        if any(each.result is Result.SENDING for each in letter.sendings):
+            problems.append(f"letter {letter.id} is being sent still: {letter}")
+
+
+def _check_witness(accounts: Accounts) -> None:
+    """One copy of each message came by its exchange: the producer's, and none of Redrive's."""
+    for published in accounts.found.published:
+        if published.message.queue == GHOSTS:
+            continue
+        copies = accounts.found.witnessed.get(published.message.identity, 0)
+        if copies > 1 or (published.confirmed and copies == 0):
+            accounts.problems.append(
+                f"{published.message.identity} came {copies} times by its exchange"
+            )
