@@ -57,6 +57,7 @@ MEANINGS = {
     "letter.left_to_person": "A letter needs a person, and why",
     "letter.verdict": "What became of a letter that was sent",
     "live.waits": "Live events wait for the store",
+    "library.said": "What a library logged by itself: `library` is which, `text` what it said",
     "message.parked": (
         "A message cannot be published again; it was rejected into the dead letter queue"
     ),
