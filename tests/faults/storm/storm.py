@@ -40,7 +40,7 @@ async def run(plan: Plan, root: Path | None = None) -> Ended:
     async with a_world(plan.nodes, root) as world:
         journal = Journal()
         await _storm(plan, world, journal)
-        within = 90.0 if plan.seconds <= SHORT else 400.0
+        within = 90.0 if plan.seconds <= SHORT and plan.nodes == 1 else 600.0
         found = await Settling(world, journal, within).settle()
     return Ended(plan, journal, settle_accounts(found, _digests_by(plan.seed)))
 
