@@ -38,6 +38,7 @@ from redrive.errors import (
     StoreUnreachable,
 )
 from redrive.settings import PolicySettings
+from redrive.store import engine
 from redrive.store.engine import open_database
 from redrive.store.policies import PolicyChange, PolicyTable, open_policy_table
 from redrive.store.policy_files import PolicyFiles
@@ -505,6 +506,29 @@ async def test_a_writer_takes_the_database_before_it_reads(tmp_path: Path) -> No
         other.execute("SELECT * FROM dlq_event_config").fetchall()
         other.close()
     await store.close()
+
+
+async def test_writers_of_one_file_take_turns_whichever_store_of_the_process_they_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path}/redrive.db"
+    one, other = await open_store(url), await open_store(url)
+    order: list[int] = []
+
+    async def write(number: int) -> None:
+        async with (one, other)[number % 2].writing() as connection:
+            insert = f"INSERT INTO dlq_event_config VALUES ({number}, 'n{number}', 1)"
+            await connection.exec_driver_sql(insert)
+            order.append(number)
+
+    await asyncio.gather(*map(write, range(20)))
+    assert order == list(range(20))
+    monkeypatch.setattr(engine, "_BUSY_SECONDS", 0.05)
+    async with one.writing():
+        with pytest.raises(StoreUnreachable, match="another change of this process takes long"):
+            await write(20)
+    await one.close()
+    await other.close()
 
 
 async def test_a_transaction_that_raises_leaves_nothing(store: Place) -> None:

@@ -269,6 +269,22 @@ async def test_the_letters_of_a_job_are_listed_with_what_became_of_them(store: S
         await looks.letters(begun, failures, left_out=True, limit=1, after="x")
 
 
+async def test_a_job_that_stopped_lists_the_letter_it_stopped_at_and_what_is_behind_it(
+    store: Store,
+) -> None:
+    ids = await stored(store, 4)
+    job = await running(store, batch_size=3)
+    claims = (await take(store, job)).claims
+    await come_back(store, claims[1:])
+    await store.replays.stop_at(job.id, 1, "the queue is full")
+    looks, stopped = ReplayLooks(store.database, store.replays), await now(store, job)
+    page = await looks.letters(stopped, (Result.RETURNED,), left_out=True, limit=9)
+    assert stopped.position == 1
+    assert [(one.id, one.result) for one in page.items] == [
+        (id_, Result.RETURNED) for id_ in ids[1:3]
+    ]
+
+
 async def test_a_page_of_a_jobs_letters_looks_at_some_of_them_and_says_where_to_go_on(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

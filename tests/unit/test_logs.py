@@ -8,12 +8,12 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import structlog
 
-from redrive.cli.logs import configure_logs
+from redrive.cli.logs import _Libraries, configure_logs, silence_logs
 
 
 @pytest.fixture(autouse=True)
@@ -130,13 +130,14 @@ def test_a_terminal_does_not_obey_what_a_message_says(
     assert line.isprintable(), line
 
 
+@pytest.mark.parametrize("set_up", [configure_logs, silence_logs])
 @pytest.mark.parametrize("stderr", [io.StringIO, _Terminal])
 def test_a_traceback_is_masked_and_shows_no_variables(
-    monkeypatch: pytest.MonkeyPatch, stderr: type[io.StringIO]
+    monkeypatch: pytest.MonkeyPatch, stderr: type[io.StringIO], set_up: Callable[[], None]
 ) -> None:
     written = stderr()
     monkeypatch.setattr(sys, "stderr", written)
-    configure_logs()
+    set_up()
     parts = ("s3", "cret")  # a variable's value, which stands nowhere in the code
     password = "".join(parts)
 
@@ -155,9 +156,22 @@ def test_a_traceback_is_masked_and_shows_no_variables(
     assert "\x1b]" not in text
 
 
+def test_a_library_whose_words_do_not_fit_its_arguments_is_heard_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", written)
+    configure_logs()
+    warning = logging.WARNING  # by hand: pytest listens too, and minds
+    said = logging.LogRecord("careless", warning, "its.py", 1, "%d of them", ("many",), None)
+    (listens,) = [each for each in logging.getLogger().handlers if isinstance(each, _Libraries)]
+    listens.handle(said)
+    assert json.loads(written.getvalue())["text"] == "%d of them"
+
+
 LOGS_INTO_NOTHING = """
 import structlog
-from redrive.cli.logs import configure_logs
+from redrive.cli.logs import configure_logs, silence_logs
 configure_logs()
 for _ in range(3):
     structlog.get_logger().warning("lost")

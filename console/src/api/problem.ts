@@ -55,8 +55,8 @@ export async function problemOf(answer: Response): Promise<Problem> {
 /** Nobody answered. What only reads is asked again by itself; a change waits for a person. */
 export function unreachable(reads: boolean): Problem {
   const remedy = reads
-    ? "It is asked again as soon as it answers."
-    : "Nothing is lost: try once more when it answers.";
+    ? "What is shown here is asked again as soon as it answers; else try once more."
+    : "What you wrote is kept. Look whether it was done, and try once more, when it answers.";
   return new Problem(0, UNREACHABLE, "The server cannot be reached.", { remedy });
 }
 

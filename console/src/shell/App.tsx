@@ -31,7 +31,9 @@ export function App() {
   const failure = session.failureReason ? asProblem(session.failureReason) : null;
   return (
     <Page title="Redrive">
-      {failure !== null && !failure.unreachable && <ErrorNotice error={failure} />}
+      {failure !== null && !failure.unreachable && (
+        <ErrorNotice error={failure} retry={() => void session.refetch()} />
+      )}
       {!session.error && <Waiting />}
     </Page>
   );

@@ -42,7 +42,11 @@ class _Libraries(logging.Handler):
     tracebacks and unmasked."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        log = structlog.get_logger().bind(library=record.name, text=record.getMessage())
+        try:
+            text = record.getMessage()
+        except Exception:  # noqa: BLE001  (its arguments do not fit: that must not end its work)
+            text = str(record.msg)
+        log = structlog.get_logger().bind(library=record.name, text=text)
         problem = record.exc_info[1] if record.exc_info else None
         if problem is not None:
             log = log.bind(error=f"{type(problem).__name__}: {problem}")
@@ -58,6 +62,16 @@ def _to_stderr(*_names: object) -> _Stderr:
 
 def configure_logs() -> None:
     """Set up structlog for this process."""
+    _configure(logging.INFO)
+    _hear_libraries()
+
+
+def silence_logs() -> None:
+    """Only errors: for commands that show what happens in another way."""
+    _configure(logging.ERROR)
+
+
+def _configure(least: int) -> None:
     person = sys.stderr.isatty()
     renderer: Any = (
         structlog.dev.ConsoleRenderer()
@@ -74,11 +88,10 @@ def configure_logs() -> None:
             *([_mask, _harmless] if person else []),
             renderer,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        wrapper_class=structlog.make_filtering_bound_logger(least),
         logger_factory=_to_stderr,
         cache_logger_on_first_use=True,
     )
-    _hear_libraries()
 
 
 def _hear_libraries() -> None:
@@ -101,14 +114,6 @@ def _dumped(event: object, default: Callable[[Any], Any]) -> str:
         return orjson.dumps(event, default=default).decode()
     except TypeError:  # a name that was not UTF-8, a number beyond 64 bits
         return json.dumps(event, default=default)
-
-
-def silence_logs() -> None:
-    """Only errors: for commands that show what happens in another way."""
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
-        logger_factory=_to_stderr,
-    )
 
 
 def _harmless(

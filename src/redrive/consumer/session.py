@@ -47,6 +47,8 @@ _LET_GO_WITHIN: Final = 0.3
 _PUT_BACK_WITHIN: Final = 9.2
 """Seconds after which it gives back what it has no confirmed copy of; what is left of the ten is
 for closing."""
+_PUT_BACK_ALONE_WITHIN: Final = 8.8
+"""Seconds for what was handled alone, which is put back first: the others need some too."""
 _LOOK_EVERY: Final = 0.02
 
 
@@ -241,7 +243,7 @@ class Session:
                 handled = self._gate.running + self._gate.alone
                 log.warning("consumer.ends_while_handling", messages=handled)
                 self._ends = True
-                deadline = began + _PUT_BACK_WITHIN
+                deadline = began + _PUT_BACK_ALONE_WITHIN
                 await asyncio.gather(*[alone.give_back(deadline) for alone in self._alone])
 
     async def _end(self, running: Sequence[asyncio.Task[None]], deadline: float) -> None:

@@ -23,7 +23,7 @@ _NO_PORT = re.compile(
 )
 # Misspelt ones too: `pasword`, `passwrod`.
 _PARAMETER = re.compile(
-    r"((?:pas+w\w*|pwd|pas+phrase|secret|token|api_?key)\s*=\s*)(?:'[^']*'|[^&\s]+)",
+    r"((?:pas+w\w{0,20}|pwd|pas+phrase|secret|token|api_?key)\s*=\s*)(?:'[^']*'|[^&\s]+)",
     re.IGNORECASE,
 )
 _URL_IN_TEXT = re.compile(r"[a-z][a-z0-9+.-]*://[^\s'\"]+", re.IGNORECASE)

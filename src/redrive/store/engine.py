@@ -21,10 +21,11 @@ import asyncio
 import fcntl
 import os
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -48,6 +49,9 @@ _LIBPQ_DEFAULTS: Final = {
     "tcp_user_timeout": "15000",
 }
 _WRITES: Final = "redrive_writes"
+_Turns: TypeAlias = WeakValueDictionary[str, asyncio.Lock]
+_TURNS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns]] = WeakKeyDictionary()
+"""By loop and file: several stores of a process may be open on one file."""
 
 
 class Database:
@@ -59,7 +63,6 @@ class Database:
         """The file of a SQLite database; None for PostgreSQL."""
         self._engine = engine
         self._file = None if path is None else _file_at(path)
-        self._turn = nullcontext() if path is None else asyncio.Lock()
 
     @property
     def is_sqlite(self) -> bool:
@@ -76,13 +79,33 @@ class Database:
     async def writing(self) -> AsyncIterator[AsyncConnection]:
         """A transaction that writes; committed when the block ends, undone when it raises."""
         with translated(self.shown, writing=True):
-            async with self._turn:
+            async with self._turn():
                 await self._forget_another_file()
                 async with self._engine.connect() as connection:
                     await connection.execution_options(**{_WRITES: True})
                     async with connection.begin():
                         yield connection
                         self._require_its_file()
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """The writers of a SQLite file that run in this loop, one after the other."""
+        if self.path is None:
+            yield
+            return
+        turns = _TURNS.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
+        turn = turns.setdefault(str(self.path.absolute()), asyncio.Lock())
+        try:
+            async with asyncio.timeout(_BUSY_SECONDS):
+                await turn.acquire()
+        except TimeoutError:
+            raise StoreUnreachable(
+                f"{self.shown}: another change of this process takes long", remedy="try again"
+            ) from None
+        try:
+            yield
+        finally:
+            turn.release()
 
     def _require_its_file(self) -> None:
         """What is committed to a file that was deleted or replaced meanwhile is nowhere."""

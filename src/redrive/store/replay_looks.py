@@ -169,10 +169,11 @@ class ReplayLooks:
         """
         attempt, item = redrive_attempt.c, redrive_replay_letter.c
         begin = read_position(after)
-        end = min(begin + WALKED, replay.position - 1)
+        last_position = replay.letters - 1
+        end = min(begin + WALKED, last_position)
         begun: list[ColumnElement[bool]] = [attempt.result.in_([each.value for each in results])]
-        if left_out:
-            begun.append(attempt.result.is_(None))
+        if left_out:  # it has been there: a job that stopped goes back, and what was sent is behind
+            begun.append(and_(attempt.result.is_(None), item.position < replay.position))
         last = and_(attempt.letter_id == item.letter_id, *last_of_replay(replay.id))
         query = (
             select(item.letter_id, item.position, attempt.result, attempt.reason, attempt.at)
@@ -201,7 +202,7 @@ class ReplayLooks:
         )
         if len(rows) > limit:
             return Page(items, str(items[-1].position))
-        return Page(items, str(end) if end < replay.position - 1 else None)
+        return Page(items, str(end) if end < last_position else None)
 
 
 def read_position(text: str | None) -> int:

@@ -29,6 +29,7 @@ from tests.faults.storm.journal import Journal, read_notes
 from tests.faults.storm.messages import ORDERS, QUEUES, digest_of
 from tests.faults.storm.operators import Operator
 from tests.faults.storm.world import (
+    CONSUMERS,
     PARCELS_DEAD,
     PERMANENT,
     ROLES,
@@ -75,6 +76,7 @@ class Settling:
     async def settle(self) -> Found:
         """Let everything come to rest, and look where everything is."""
         for member in self._world.members.values():
+            self._journal.problems += filter(None, [member.ended_by_itself()])
             await asyncio.to_thread(member.start)
         store = await open_letter_store(self._world.store_url)
         try:
@@ -131,6 +133,9 @@ class Settling:
         self._journal.problems += filter(None, said)
         for name in (*ROLES, SWEEPER):
             self._journal.problems += defects_in(self._world.members[name].log)
+        for name in CONSUMERS:
+            if "consumer.defect" in self._world.members[name].log.read_text(errors="replace"):
+                self._journal.problems.append(f"{name} logged a defect of ours")
 
     async def _look(self, store: Store) -> Found:
         url, found = self._world.url, list[InQueue]()

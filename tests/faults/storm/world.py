@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 import pwd
+import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable
@@ -94,6 +95,12 @@ class Member:
         ended_before = None if self.process.alive else self.process.exit_code
         self.process.kill()
         return "" if ended_before is None else f"it had ended by itself: {ended_before}"
+
+    def ended_by_itself(self) -> str:
+        """What is wrong if nobody killed it, and it does not run."""
+        if self.process is None or self.process.alive or self.process.exit_code == -signal.SIGKILL:
+            return ""
+        return f"{self.name} had ended by itself: {self.process.exit_code}"
 
     def stop(self) -> str:
         """SIGTERM; what was wrong with how it ended."""

@@ -91,7 +91,7 @@ function faultsOf(parameters: URLSearchParams): string[] {
     const values = parameters.getAll(name);
     const called = FIELDS.find((field) => field.name === name)?.label ?? name;
     if (!KNOWN.includes(name)) faults.push(`There is no filter "${name}".`);
-    else if (values.some((value) => value.trim() === "")) faults.push(`The filter "${called}" is empty.`);
+    else if (values.some((value) => value === "")) faults.push(`The filter "${called}" is empty.`);
     else if (values.length > 1 && !MANY.includes(name)) faults.push(`The filter "${called}" is there twice.`);
   }
   for (const word of parameters.getAll("status")) {

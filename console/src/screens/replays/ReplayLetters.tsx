@@ -87,7 +87,7 @@ export function ReplayLetters({ replay }: { replay: ReplayReport }) {
       {letters.length > 0 && (
         <Table caption="Letters of the replay" columns={COLUMNS} rows={letters} keyOf={({ id }) => id} bare />
       )}
-      {hasNextPage && letters.length > 0 && (
+      {hasNextPage && letters.length > 0 && letters.length < numberOf(replay, which) && (
         <div className={styles.more}>
           <Button icon="down" busy={pages.isFetchingNextPage} onClick={() => setWanted(letters.length + PAGE)}>
             Show more letters
