@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +13,30 @@ PAGE = Path(__file__).parents[1] / "docs" / "reference" / "events.md"
 _LEVELS = ("info", "warning", "error", "exception")
 _WRITTEN_BY_NAME = {"_say": "warning", "_open_book": "info"}
 """Functions that are given the name of an event, and the level they log it with."""
-_COMPOSED = {
-    "alert.firing": ("warning", "An alert fires"),
-    "alert.still_firing": ("warning", "It fires still, after `repeat`"),
-    "alert.resolved": ("info", "It does not fire any more"),
+_ALERT = ("alert", "severity", "summary", "condition", "value", "since", "groups")
+_SWEPT = ("queue", "target", "examined", "moved", "left", "failed", "notes", "error")
+_SETTLED = ("queue", "handler", "routing_key", "message_id", "redrive_id", "letter", "retry_count")
+ELSEWHERE: dict[str, tuple[str, tuple[str, ...], str]] = {
+    "alert.firing": ("warning", _ALERT, "An alert fires"),
+    "alert.still_firing": ("warning", _ALERT, "It fires still, after `repeat`"),
+    "alert.resolved": ("info", _ALERT, "It does not fire any more"),
+    "letter.sent": (
+        "info",
+        ("letter", "result", "generation", "queue", "exchange", "reason"),
+        "A letter was sent, or was not; `result` says which",
+    ),
+    "message.dead_lettered": (
+        "warning",
+        _SETTLED,
+        "A handler gave up a message, or it may not be tried again",
+    ),
+    "message.delayed": ("info", _SETTLED, "A handler asked for a message later"),
+    "message.left_to_policy": ("info", _SETTLED, "A message failed; the retrier decides by policy"),
+    "message.retried": ("info", _SETTLED, "A message failed in a handler, and is retried"),
+    "sweep.done": ("info", _SWEPT, "What a pass of a watching sweep did with a queue"),
+    "sweep.failed": ("error", _SWEPT, "A pass did not get through a queue"),
 }
-"""What the sink `log` writes: their names are made of what is told."""
+"""Events whose names, levels or fields do not stand in the call that writes them."""
 
 MEANINGS = {
     "alert.given_up": "A sink did not take a message for three days",
@@ -123,8 +142,9 @@ Generated from the code by `python -m scripts.reference`; a test checks that it 
 
 `redrive run` logs to stderr: JSON, a line each, or for people where that is a terminal. Every
 line has `event`, `level`, `timestamp` (UTC), mostly `role`, and the fields below. `error` says what
-is wrong, `remedy` what to do. Passwords are masked. An outage is one line when it begins and one
-when it ends. Events with the level `error` need somebody; `exception` in a line is a traceback.
+is wrong, `remedy` what to do. Passwords are masked. An outage is mostly one line when it begins and
+one when it ends; while a role starts, `run.unavailable` is a line for each try. Events with the
+level `error` need somebody; `exception` in a line is a traceback.
 
 What happens to letters is also told by [live events](api.md#live-events); figures are in
 [metrics](metrics.md).
@@ -137,7 +157,7 @@ def page() -> str:
     lines = [_HEAD, "| event | level | fields | meaning |", "|---|---|---|---|"]
     for name, (levels, fields) in sorted(found.items()):
         shown = ", ".join(f"`{each}`" for each in fields)
-        meaning = _COMPOSED[name][1] if name in _COMPOSED else MEANINGS.get(name, "")
+        meaning = ELSEWHERE[name][2] if name in ELSEWHERE else MEANINGS.get(name, "")
         lines.append(f"| `{name}` | {', '.join(levels)} | {shown} | {meaning} |")
     return "\n".join(lines) + "\n"
 
@@ -146,9 +166,9 @@ def events() -> dict[str, tuple[list[str], list[str]]]:
     """Every event: its levels and its fields."""
     levels: defaultdict[str, set[str]] = defaultdict(set)
     fields: defaultdict[str, set[str]] = defaultdict(set)
-    for name, (usual, _) in _COMPOSED.items():
-        levels[name].add(usual)
-        fields[name] |= {"alert", "severity", "summary", "condition", "value", "since", "groups"}
+    for name, (level_of_it, fields_of_it, _) in ELSEWHERE.items():
+        levels[name].add(level_of_it)
+        fields[name] |= set(fields_of_it)
     for path in SOURCE.rglob("*.py"):
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(call, ast.Call) and (level := _level(call)) is not None:
@@ -157,6 +177,19 @@ def events() -> dict[str, tuple[list[str], list[str]]]:
                     levels[name].add("error" if level == "exception" else level)
                     fields[name] |= given - {"exc_info"}
     return {name: (sorted(levels[name]), sorted(fields[name])) for name in levels}
+
+
+def written_names() -> set[str]:
+    """Every text of the code that reads like an event, whoever writes it."""
+    kinds = "alert|consumer|letter|library|message|mover|run|sweep"
+    name = re.compile(rf"(?:{kinds})\.[a-z_]+")
+    found: set[str] = set()
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            text = node.value if isinstance(node, ast.Constant) else None
+            if isinstance(text, str) and name.fullmatch(text):
+                found.add(text)
+    return found
 
 
 def _level(call: ast.Call) -> str | None:
