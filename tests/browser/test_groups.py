@@ -9,6 +9,7 @@ from playwright.async_api import Page, expect
 from redrive.domain.filters import Filters
 from redrive.domain.lifecycle import State
 from tests.browser.console import Console, accessibility_faults, scrolls_sideways
+from tests.browser.replaying import confirm_replay
 from tests.services.letters import failed
 from tests.services.serving import Server
 
@@ -154,10 +155,7 @@ async def test_a_whole_group_is_replayed_after_a_dry_run(console: Console) -> No
     await page.get_by_role("button", name="Replay TIMEOUT_ERROR").click()
     dialog = page.get_by_role("dialog", name="Replay 2 letters")
     await expect(dialog.get_by_text("there is no such queue")).to_be_visible()
-    even_so = dialog.get_by_label(re.compile("even so"))
-    if await even_so.count():
-        await even_so.check()
-    await dialog.get_by_role("button", name="Replay 2 letters").click()
+    await confirm_replay(dialog, "Replay 2 letters")
     await expect(page).to_have_url(re.compile("/replays/"))
     (job,) = (await console.server.store.replays.page()).items
     assert job.letters == 2
