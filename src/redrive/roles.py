@@ -24,7 +24,6 @@ import structlog
 
 from redrive._version import __version__
 from redrive.broker.topology import describe
-from redrive.domain.awaited import Awaited
 from redrive.errors import SettingsError, the_reason
 from redrive.events import Events
 from redrive.notify import ServiceManager
@@ -44,6 +43,7 @@ from redrive.runtime import (
 )
 from redrive.settings import Settings
 from redrive.tally import Tally
+from redrive.work.awaited import Awaited
 from redrive.work.collection import QueueCollection
 from redrive.work.collector import Collector
 from redrive.work.counting import Counting

@@ -17,10 +17,10 @@ from functools import partial
 from redrive.amqp.lane import Connect
 from redrive.broker.topology import delay_queue_of, describe, retry_queue_of
 from redrive.domain import metrics
-from redrive.domain.awaited import Awaited
 from redrive.domain.metrics import Metric
 from redrive.settings.sections import QueueSettings, TopologySettings
 from redrive.tally import Tally
+from redrive.work.awaited import Awaited
 from redrive.work.dead_letters import Route
 from redrive.work.meter import Meter, Place
 from redrive.work.mover import Limits, Mover, Plan
