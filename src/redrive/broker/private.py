@@ -220,7 +220,7 @@ class PrivateNode:
     def create_vhost(self, name: str) -> None:
         """Make a vhost that the user guest may do anything in."""
         vhost = quote(name, safe="")
-        self.api("PUT", f"vhosts/{vhost}", {})
+        self.api("PUT", f"vhosts/{vhost}", {}, timeout=120.0)  # a young cluster takes its time
         everything = {"configure": ".*", "write": ".*", "read": ".*"}
         self.api("PUT", f"permissions/{vhost}/{USER}", everything)
 
