@@ -100,7 +100,6 @@ class CommandLine:
         """Wait until an event whose values contain the text is in the log."""
         await eventually_async(
             lambda: any(text in json.dumps(line) for line in self.logged(event)),
-            within=30,
             what=f"{event} with {text}",
         )
 

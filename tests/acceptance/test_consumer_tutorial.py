@@ -102,7 +102,7 @@ async def test_who_follows_the_tutorial_sees_what_it_says(vhost: Vhost, tmp_path
             types = {each["errorType"] for each in json.loads(output or "{}").get("items", [])}
             return types == {"NEGATIVE_AMOUNT", "settlements.BankAway", "BODY_DOES_NOT_FIT"}
 
-        await eventually_async(kept, within=30, what="three letters")
+        await eventually_async(kept, what="three letters")
         assert "BankAway" in await reader.done("redrive letters list")
         for process in reversed(serving):
             assert await asyncio.to_thread(process.terminate, DRAINS_WITHIN)

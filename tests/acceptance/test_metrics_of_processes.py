@@ -53,7 +53,7 @@ async def test_a_server_shows_what_a_retrier_elsewhere_has_counted_after_that_ha
                 async def back() -> bool:
                     return (await channel.inspect_queue(QUEUE))[0] == 3
 
-                await eventually_async(back, within=30, what="they are back")
+                await eventually_async(back, what="they are back")
             seen = await metrics(address)
             assert seen["redrive_processes|retrier"] == 1
         found = await metrics(address)

@@ -45,7 +45,7 @@ async def empty(url: str, queue: str) -> None:
     async def is_empty() -> bool:
         return await ready(url, queue) == 0
 
-    await eventually_async(is_empty, within=30, what=f"{queue} empty")
+    await eventually_async(is_empty, what=f"{queue} empty")
 
 
 async def test_one_letters_whole_life(vhost: Vhost, tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ async def test_one_letters_whole_life(vhost: Vhost, tmp_path: Path) -> None:
         assert len(consumer.seen) == 2
 
         async with redrive.running(admin_url=url, queues=READ_BY_THE_RETRIER):
-            await holds(url, DEAD, 1, within=30)
+            await holds(url, DEAD, 1)
 
     assert [(each.routing_key, each.body) for each in consumer.seen] == [(KEY, BODY)] * 4
     attempts = [each.headers.get(headers.ATTEMPT) for each in consumer.seen]
@@ -171,7 +171,7 @@ async def has_status(redrive: CommandLine, letter: str, status: str) -> Any:
         found = await shown(redrive, letter)
         return found if found["status"] == status else None
 
-    found = await eventually_async(there, within=30, what=f"{letter} is {status}")
+    found = await eventually_async(there, what=f"{letter} is {status}")
     assert found is not None
     return found
 
@@ -213,7 +213,7 @@ async def is_replayed(redrive: CommandLine, url: str, letter: str, page: Page) -
     async with store_is_locked(redrive.folder / "redrive.db"):
         replaying = redrive.start("replay", letter, "--ignore-health")
         await eventually_async(
-            lambda: has_open(replaying, "redrive.db"), within=30, what="the replay at its store"
+            lambda: has_open(replaying, "redrive.db"), what="the replay at its store"
         )
         await asyncio.to_thread(replaying.kill)
     assert (await shown(redrive, letter))["status"] == "dlq_manual"
@@ -251,7 +251,7 @@ async def was_sent(redrive: CommandLine, letter: str) -> None:
         attempts = (await shown(redrive, letter))["replayAttempts"]
         return [attempt["result"] for attempt in attempts] == ["sent"]
 
-    await eventually_async(sent, within=30, what="the letter sent, once")
+    await eventually_async(sent, what="the letter sent, once")
 
 
 async def clock_has_started(redrive: CommandLine, letter: str) -> None:
@@ -259,7 +259,7 @@ async def clock_has_started(redrive: CommandLine, letter: str) -> None:
         found = await shown(redrive, letter)
         return found["verdictDueAt"] is not None or found["status"] == "dlq_resolved"
 
-    await eventually_async(started, within=30, what="the destination seen idle")
+    await eventually_async(started, what="the destination seen idle")
 
 
 @asynccontextmanager

@@ -45,7 +45,7 @@ async def test_a_handled_replay_resolves_its_letter_at_once_and_a_failed_one_ret
         async def kept() -> bool:
             return bool(await letter())
 
-        await eventually_async(kept, within=30, what="the letter")
+        await eventually_async(kept, what="the letter")
         identity = (await letter())["id"]
         await redrive.done("replay", identity, "--ignore-health", "--yes")
 
@@ -54,7 +54,7 @@ async def test_a_handled_replay_resolves_its_letter_at_once_and_a_failed_one_ret
             results = [each["result"] for each in shown["replayAttempts"]]
             return results == ["failed"] or "returned" in results
 
-        await eventually_async(returned, within=30, what="the return")
+        await eventually_async(returned, what="the return")
         mended = True
         await redrive.done("replay", identity, "--ignore-health", "--yes")
 
@@ -62,4 +62,4 @@ async def test_a_handled_replay_resolves_its_letter_at_once_and_a_failed_one_ret
             shown = json.loads(await redrive.done("letters", "show", identity, "--output", "json"))
             return (shown["status"], shown["resolution"]) == ("dlq_resolved", "receipt")
 
-        await eventually_async(resolved, within=30, what="resolved by its receipt")
+        await eventually_async(resolved, what="resolved by its receipt")

@@ -136,7 +136,7 @@ async def test_a_letter_is_fixed_and_replayed_by_the_api_and_comes_to_its_queue(
             report = (await client.get(f"/replays/{made.json()['id']}")).json()
             return bool(report["state"] == "done" and report["sent"] == 1)
 
-        await eventually_async(done, within=30, what="the replay is done")
+        await eventually_async(done, what="the replay is done")
         (message,) = await take_all(vhost.url, "orders")
         assert message.body == b'{"order": 2}'
         letter = (await client.get(f"/letters/{one.letter.id}")).json()

@@ -97,7 +97,7 @@ class Place:
         async def is_so() -> bool:
             return sorted(await self.letters()) == sorted(letters)
 
-        await eventually_async(is_so, within=30, what=f"letters {letters}")
+        await eventually_async(is_so, what=f"letters {letters}")
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tests.services.serving import serving, settings_for
 
 HERE = Path(__file__).parent
 # Two suites at once on two cores: what takes a moment may take several.
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=90_000)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -72,7 +72,7 @@ class People:
             timezone_id="UTC",
             permissions=["clipboard-read", "clipboard-write"],
         )
-        context.set_default_timeout(30_000)
+        context.set_default_timeout(90_000)
         self._contexts.append(context)
         page = await context.new_page()
         page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))

@@ -19,7 +19,7 @@ AWAY = "The server cannot be reached"
 async def says(page: Page, words: str) -> None:
     """What the page says of its connection, and nothing else beside it."""
     mark = page.get_by_role("complementary").get_by_role("status")
-    await expect(mark.filter(has_text=words)).to_be_visible(timeout=30_000)
+    await expect(mark.filter(has_text=words)).to_be_visible()
     live = page.get_by_role("status").filter(has_text="Live")
     await expect(live).to_have_count(1 if words == "Live" else 0)
 

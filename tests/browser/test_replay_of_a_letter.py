@@ -51,9 +51,9 @@ async def test_a_letter_that_was_mended_and_replayed_comes_to_its_queue_and_is_s
             await expect(dialog.get_by_role("region", name="Dry run")).to_contain_text("1 letter")
             await confirm_replay(dialog, "Replay 1 letter")
             title = page.get_by_role("heading", level=1)
-            await expect(title).to_contain_text("processing", timeout=30_000)
+            await expect(title).to_contain_text("processing")
             await expect(page.get_by_role("region", name="Timeline")).to_contain_text(
-                "Attempt 1: sent", timeout=15_000
+                "Attempt 1: sent"
             )
         (message,) = await take_all(vhost.url, "orders")
         assert message.body == b'{"order": 9007199254740993}'

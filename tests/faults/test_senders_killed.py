@@ -228,7 +228,7 @@ async def test_a_worker_killed_between_claim_and_record_sends_nothing_twice(
             unsent = {letter.id for letter in await all_letters(store)} - set(consumer.seen)
             assert unsent <= in_doubt
             await operator_sends_doubtful(vhost.url, store)
-            await eventually_async(lambda: len(consumer.seen) == count, within=30)
+            await eventually_async(lambda: len(consumer.seen) == count)
             twice = {letter for letter, times in consumer.seen.items() if times > 1}
             assert twice <= in_doubt
             assert await books_are_exact(store)

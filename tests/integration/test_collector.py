@@ -333,7 +333,7 @@ async def collected_from(store: Store, queue: str, identity: str) -> None:
             for each in await all_kept(store)
         )
 
-    await eventually_async(there, within=30, what=f"{identity} from {queue}")
+    await eventually_async(there, what=f"{identity} from {queue}")
 
 
 async def test_a_glob_finds_queues_made_later_and_never_our_own_waiting_ones(
@@ -412,7 +412,7 @@ async def test_sigterm_drains_in_time_and_loses_nothing(vhost: Vhost, tmp_path: 
     await publish(vhost.url, dead_messages(sorted(expected)))
     process = redrive.start("run", "--roles", "collector")
     try:
-        await eventually_async(lambda: redrive.logged("letter.collected"), within=30)
+        await eventually_async(lambda: redrive.logged("letter.collected"))
         in_time = await asyncio.to_thread(process.terminate, DRAINS_WITHIN)
         assert (in_time, process.exit_code) == (True, 0), redrive.log.read_text()
     finally:

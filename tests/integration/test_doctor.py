@@ -292,7 +292,7 @@ def test_a_policy_with_a_strategy_is_void_on_a_classic_queue(patient: Patient) -
     patient.foreign.policy("safe", {**safe, **dead}, pattern="^orders")
     patient.cure("at-least-once-is-not", "orders")
     rest = {**dead, "overflow": "reject-publish"}
-    eventually(lambda: patient.foreign.in_force("orders")[1] == rest, within=30)
+    eventually(lambda: patient.foreign.in_force("orders")[1] == rest)
 
 
 def test_a_classic_queue_that_dead_letters_is_noted_and_can_become_a_quorum_queue(
@@ -310,7 +310,6 @@ def test_a_classic_queue_that_dead_letters_is_noted_and_can_become_a_quorum_queu
             patient.foreign.queue("orders").get("messages") == 1
             and patient.foreign.queue("orders").get("message_stats", {}).get("ack")
         ),
-        within=30,
     )
     found = patient.cure("classic-dead-letters", "orders")
     assert found["severity"] == "note"

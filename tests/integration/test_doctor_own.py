@@ -46,7 +46,7 @@ def publish(foreign: Foreign, queue: str, *expirations: str | None) -> None:
         for expiration in expirations:
             properties = pika.BasicProperties(delivery_mode=2, expiration=expiration)
             channel.basic_publish("", queue, b"x", properties, mandatory=True)
-    eventually(lambda: foreign.queue(queue).get("messages") == len(expirations), within=30)
+    eventually(lambda: foreign.queue(queue).get("messages") == len(expirations))
 
 
 # What waits
@@ -54,18 +54,21 @@ def publish(foreign: Foreign, queue: str, *expirations: str | None) -> None:
 
 @contextmanager
 def running(patient: Patient, command: str) -> Iterator[None]:
-    """A command that runs until it is told to end."""
-    process = subprocess.Popen(
-        ["sh", "-c", f"exec env {command}"],
-        env=patient.environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    """A command that runs until it is told to end; what it said is shown if the test fails."""
+    said = patient.folder / "said"
+    with said.open("wb") as output:
+        process = subprocess.Popen(
+            ["sh", "-c", f"exec env {command}"],
+            env=patient.environment(),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
     try:
         yield
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)
+        print(said.read_text())
 
 
 @pytest.mark.parametrize("queue", ["dlq-queue", "payments.dlq"])
@@ -289,7 +292,6 @@ def test_an_upgrade_names_what_changes_of_what_is_in_use(patient: Patient) -> No
             lambda: (
                 (all_of := upgrade_findings(patient, "4.3")) and "global-qos" in all_of and all_of
             ),
-            within=30,
         )
     assert found
     (way,) = found.pop("path")

@@ -59,7 +59,7 @@ def test_a_queue_with_the_longest_of_names_can_be_enrolled(
     foreign.reject_one(longest, b"failed")
     assert foreign.take("retry-queue") == b"failed"
     assert redrive("topology", "unenroll", longest).code == 0
-    eventually(lambda: foreign.in_force(longest)[0] is None, within=30)
+    eventually(lambda: foreign.in_force(longest)[0] is None)
     assert foreign.settled_view() == before
 
 
@@ -70,7 +70,7 @@ def test_enroll_and_unenroll_leave_everything_exactly_as_it_was(
     foreign.policy("low", {"message-ttl": 9}, pattern="^o", priority=-1)
     foreign.declare("orders")
     foreign.declare("bills")
-    eventually(lambda: foreign.in_force("orders")[0] == "limits", within=30)
+    eventually(lambda: foreign.in_force("orders")[0] == "limits")
     before = foreign.settled_view()
     assert redrive("topology", "enroll", "orders", "--yes").code == 0
     name, definition = foreign.in_force("orders")
@@ -78,7 +78,7 @@ def test_enroll_and_unenroll_leave_everything_exactly_as_it_was(
     assert definition == {"max-length": 100, "expires": 3_600_000, **OURS, **SAFE}
     assert foreign.queue("bills")["policy"] is None
     assert redrive("topology", "unenroll", "orders").code == 0
-    eventually(lambda: foreign.in_force("orders")[0] == "limits", within=30)
+    eventually(lambda: foreign.in_force("orders")[0] == "limits")
     assert foreign.settled_view() == before
     again = redrive("topology", "unenroll", "orders")
     assert (again.code, "was not enrolled" in again.err) == (3, True)
@@ -106,7 +106,7 @@ def test_a_policy_that_does_not_apply_to_this_type_of_queue_is_not_merged(
     foreign.policy("classics", {"queue-mode": "lazy"}, priority=9)
     foreign.policy("all", {"message-ttl": 60_000})
     foreign.declare("orders")
-    shown = eventually(lambda: foreign.in_force("orders")[0], within=30)
+    shown = eventually(lambda: foreign.in_force("orders")[0])
     enrolled = redrive("topology", "enroll", "orders", "--output", "json")
     assert (enrolled.code, enrolled.err) == (0, "")
     (item,) = enrolled.document["items"]
@@ -175,13 +175,13 @@ def test_a_policy_that_dead_letters_elsewhere_is_replaced_with_a_yes_and_comes_b
     assert foreign.in_force("orders")[1]["dead-letter-exchange"] == "retry-exchange"
     assert redrive("topology", "unenroll", "orders").code == 0
     expected = ("theirs", {"dead-letter-exchange": "their-dlx"})
-    eventually(lambda: foreign.in_force("orders") == expected, within=30)
+    eventually(lambda: foreign.in_force("orders") == expected)
 
 
 def test_an_operator_policy_stays_in_force_beside_ours(redrive: Redrive, foreign: Foreign) -> None:
     foreign.operator_policy("ops", {"max-length": 50})
     foreign.declare("orders")
-    eventually(lambda: foreign.in_force("orders")[1] == {"max-length": 50}, within=30)
+    eventually(lambda: foreign.in_force("orders")[1] == {"max-length": 50})
     asked = redrive("topology", "enroll", "orders")
     assert (asked.code, "max-length 50" in asked.err) == (2, True)
     assert redrive("topology", "enroll", "orders", "--yes").code == 0

@@ -147,7 +147,7 @@ async def silent_for_long(site: Site) -> None:
         await site.watch.round()
         return (await site.letter()).verdict_due_at is not None
 
-    await eventually_async(clock_has_started, within=30, what="the destination seen idle")
+    await eventually_async(clock_has_started, what="the destination seen idle")
     site.later(minutes=11)
     await site.watch.round()
 
@@ -264,7 +264,7 @@ async def receipt_arrives(site: Site, document: dict[str, object]) -> None:
             async with channel_to(site.url) as channel:
                 return await channel.inspect_queue(queue) == (0, 1)
 
-        await eventually_async(settled, within=30, what="the receipt settled")
+        await eventually_async(settled, what="the receipt settled")
     finally:
         receipts.stop()
         await asyncio.wait_for(running, 10)
@@ -344,7 +344,7 @@ async def test_a_consumer_that_copies_headers_makes_a_new_letter_with_a_parent(s
         async def two() -> bool:
             return len(await site.letters()) == 2
 
-        await eventually_async(two, within=30, what="a second letter")
+        await eventually_async(two, what="a second letter")
     first, second = await site.letters()
     assert (first.status, second.parent_id) == (PROCESSING, first.id)
     assert second.status is PENDING
@@ -504,7 +504,7 @@ async def test_one_letter_that_is_refused_does_not_spoil_its_neighbours(site: Si
         async def all_there() -> bool:
             return len(await site.letters()) == 20
 
-        await eventually_async(all_there, within=30, what="20 letters")
+        await eventually_async(all_there, what="20 letters")
     odd = (await site.letters())[7]
     async with site.store.database.writing() as connection:
         await connection.execute(
@@ -531,10 +531,10 @@ async def test_returns_open_the_breaker_a_replay_waits_and_half_open_lets_one_th
             found = await site.letters()
             return [letter.status for letter in found] == [state] * 8
 
-        await eventually_async(eight, within=30, what="8 letters")
+        await eventually_async(eight, what="8 letters")
         await replay(site, Filters(), batch_size=8)
         await consumer.has_seen(16)
-        await eventually_async(eight, within=30, what="8 letters back")
+        await eventually_async(eight, what="8 letters back")
     (open_,) = await site.store.breakers.all()
     assert (open_.queue, open_.breaker.state) == (QUEUE, "open")
 
@@ -603,7 +603,7 @@ async def has_letters(site: Site, count: int) -> None:
     async def there() -> bool:
         return len(await site.letters()) == count
 
-    await eventually_async(there, within=30, what=f"{count} letters")
+    await eventually_async(there, what=f"{count} letters")
 
 
 async def test_letters_that_failed_within_a_second_are_sent_again_in_their_order(

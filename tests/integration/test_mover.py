@@ -492,7 +492,7 @@ async def test_stop_ends_in_time_while_an_alarm_blocks_publishers_and_nothing_is
         return connection
 
     async with moving(connect, MoveTo()) as running:
-        await eventually_async(lambda: lanes and lanes[-1].blocked is not None, within=30)
+        await eventually_async(lambda: lanes and lanes[-1].blocked is not None)
         await asyncio.wait_for(running.stop(), 12)
     await asyncio.to_thread(node.ctl, "set_vm_memory_high_watermark", "0.4")
     # what was published while blocked may still appear (BROKER_FACTS.md): in doubt, never lost

@@ -91,7 +91,7 @@ async def has_state(store: Store, replay: Replay, state: ReplayState) -> None:
         found = await store.replays.get(replay.id)
         return found is not None and found.state is state
 
-    await eventually_async(there, within=30, what=f"the job is {state.value}")
+    await eventually_async(there, what=f"the job is {state.value}")
 
 
 def of(queue: str, number: int) -> Arrival:
@@ -113,7 +113,7 @@ async def test_a_job_that_is_paused_while_the_broker_is_away_does_not_end_the_wo
     broker.away = True
     first = await job(store, "orders")
     async with running(store, broker):
-        await eventually_async(lambda: broker.asked > 0, within=30)
+        await eventually_async(lambda: broker.asked > 0)
         await store.replays.pause(first.id, "wait")
         second = await job(store, "bills")
         broker.away = False

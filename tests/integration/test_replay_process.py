@@ -207,7 +207,7 @@ async def test_a_replay_waits_while_the_breaker_of_its_destination_is_open(
             assert process.alive, line.log.read_text()
             return "the breaker of orders is open" in line.log.read_text()
 
-        await eventually_async(waits, within=30)
+        await eventually_async(waits)
         job = (await only_job(line))["id"]
         assert "the breaker of orders is open" in await line.done("replays", "show", job)
         assert await asyncio.to_thread(site.taken) == []
@@ -217,7 +217,7 @@ async def test_a_replay_waits_while_the_breaker_of_its_destination_is_open(
         assert "'redrive breakers release orders'" in told
         assert f"'redrive replays pause {job}'" in told
         await line.done("breakers", "release", "orders")
-        await eventually_async(lambda: not process.alive, within=30)
+        await eventually_async(lambda: not process.alive)
         assert process.exit_code == 0, line.log.read_text()
     finally:
         process.kill()

@@ -138,10 +138,10 @@ def test_three_nodes_form_a_cluster_that_survives_the_kill_of_one(cluster: Priva
     bodies = [b"%d" % number for number in range(50)]
     publish(first.url("c"), "q", bodies)
     first.kill()
-    eventually(lambda: second.peers() == {second.name, third.name}, within=30)
-    eventually(lambda: is_confirmed(second.url("c"), "q", b"meanwhile"), within=30)
+    eventually(lambda: second.peers() == {second.name, third.name})
+    eventually(lambda: is_confirmed(second.url("c"), "q", b"meanwhile"))
     first.restart()
-    eventually(lambda: len(third.peers()) == 3, within=30)
+    eventually(lambda: len(third.peers()) == 3)
     found = drain(first.url("c"), "q")
     assert found[:50] == bodies
     assert set(found[50:]) == {b"meanwhile"}

@@ -90,7 +90,7 @@ def eventually_fails(redrive: Redrive, *arguments: str) -> Ran:
         ran = ran if ran.code else redrive(*arguments)
         return ran.code == 1
 
-    eventually(fails, within=30)
+    eventually(fails)
     return ran
 
 

@@ -59,9 +59,7 @@ class Foreign:
 
     def in_force(self, name: str) -> tuple[str | None, dict[str, Any]]:
         """The policy that a queue shows, and its definition."""
-        found = eventually(
-            lambda: (queue := self.queue(name)) and "policy" in queue and queue, within=30
-        )
+        found = eventually(lambda: (queue := self.queue(name)) and "policy" in queue and queue)
         assert found
         return found["policy"], found["effective_policy_definition"] or {}
 
@@ -82,7 +80,7 @@ class Foreign:
         def shown() -> bool:
             return all("policy" in queue for queue in self.queues())
 
-        eventually(shown, within=30)
+        eventually(shown)
         return self.view()
 
     def reject_one(self, queue: str, body: bytes, routing_key: str = "") -> None:
@@ -110,14 +108,14 @@ class Foreign:
                 acked = (found.get("message_stats") or {}).get("ack")
                 return bool(acked) and found.get("messages") == len(bodies)
 
-            eventually(shown, within=30)
+            eventually(shown)
 
     def shows(self, queue: str, messages: int) -> None:
         """Wait until the statistics say that it holds so many."""
-        eventually(lambda: self.queue(queue).get("messages") == messages, within=30)
+        eventually(lambda: self.queue(queue).get("messages") == messages)
 
     def take(self, queue: str) -> bytes:
         with self.channel() as channel:
-            got = eventually(lambda: channel.basic_get(queue, auto_ack=True)[2], within=30)
+            got = eventually(lambda: channel.basic_get(queue, auto_ack=True)[2])
             assert isinstance(got, bytes)
             return got

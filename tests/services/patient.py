@@ -60,7 +60,7 @@ class Patient:
 
     def diagnosed(self, check: str, name: str, *arguments: str) -> Found:
         """The one finding of this check about this thing, once the broker's statistics show it."""
-        found = eventually(lambda: self.findings(check, name, *arguments), within=30)
+        found = eventually(lambda: self.findings(check, name, *arguments))
         assert len(found) == 1
         return found[0]
 
@@ -68,7 +68,6 @@ class Patient:
         """Wait until the doctor no longer says so."""
         eventually(
             lambda: not self.findings(check, name, *arguments),
-            within=30,
             what=f"{check} of {name} gone",
         )
 

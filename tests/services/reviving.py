@@ -95,7 +95,7 @@ class Site:
             fits = revivals is None or found[0].dlq_retry_count == revivals
             return found[0] if fits else None
 
-        found = await eventually_async(is_there, within=30, what=f"the letter is {state.word}")
+        found = await eventually_async(is_there, what=f"the letter is {state.word}")
         assert found is not None
         return found
 

@@ -29,7 +29,7 @@ from redrive.errors import (
 )
 from tests.strategies import sized
 
-SOON = 10.0
+SOON = 30.0
 MIB = 1 << 20
 PLAIN = b"\x00\x00"
 PERSISTENT = b"\x10\x00\x02"

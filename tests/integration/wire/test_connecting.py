@@ -98,7 +98,7 @@ async def test_the_connections_name_is_what_operators_see(vhost: Vhost) -> None:
             return [each["client_properties"].get("connection_name") for each in listed]
 
         await eventually_async(
-            lambda: asyncio.to_thread(lambda: "redrive retrier on host" in names()), within=30
+            lambda: asyncio.to_thread(lambda: "redrive retrier on host" in names())
         )
 
 

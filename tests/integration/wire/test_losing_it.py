@@ -67,7 +67,7 @@ async def test_a_close_by_an_operator_is_quoted(vhost: Vhost) -> None:
                 return True
             return False
 
-        await eventually_async(lambda: asyncio.to_thread(close), within=30)
+        await eventually_async(lambda: asyncio.to_thread(close))
         why = await soon(connection.lost())
         assert isinstance(why, ConnectionClosed)
         assert why.code == 320
