@@ -220,7 +220,7 @@ class PrivateNode:
     def create_vhost(self, name: str) -> None:
         """Make a vhost that the user guest may do anything in."""
         vhost = quote(name, safe="")
-        self.api("PUT", f"vhosts/{vhost}", {}, timeout=120.0)  # a young cluster takes its time
+        self.api("PUT", f"vhosts/{vhost}", {})
         everything = {"configure": ".*", "write": ".*", "read": ".*"}
         self.api("PUT", f"permissions/{vhost}/{USER}", everything)
 
@@ -345,7 +345,11 @@ class PrivateCluster:
             node.start()
 
     def wait_ready(self, timeout: float = BOOT_TIMEOUT) -> None:
-        """Return when every node serves and sees all others running."""
+        """Return when every node has started to the end and sees all others running.
+
+        A node serves a little before its start is complete, and a vhost made in between never
+        starts on it.
+        """
         deadline = time.monotonic() + timeout
         for node in self.nodes:
             node.wait_ready(max(1.0, deadline - time.monotonic()))
@@ -354,6 +358,8 @@ class PrivateCluster:
                 seen = {node.name: sorted(node.peers()) for node in self.nodes}
                 raise CannotStart(f"the nodes did not form one cluster in {timeout:.0f} s: {seen}")
             time.sleep(0.2)
+        for node in self.nodes:
+            node.ctl("await_startup")
 
     def create_vhost(self, name: str) -> None:
         self._first_running().create_vhost(name)
