@@ -12,7 +12,19 @@ from pathlib import Path
 
 import uvloop
 
-from bench import api, collector, consumer, memory, metrics, replay, report, retrier, sweep, wire
+from bench import (
+    api,
+    collector,
+    consumer,
+    memory,
+    metrics,
+    replay,
+    report,
+    retrier,
+    scaleout,
+    sweep,
+    wire,
+)
 from bench.options import QUEUE_TYPES, Options
 from bench.report import Result
 from bench.stage import BenchFailed, Stage, open_stage, say
@@ -28,6 +40,7 @@ BENCHES: dict[str, Callable[[Stage, Options], Awaitable[Result]]] = {
     "consumer": consumer.run,
     "api": api.run,
     "metrics": metrics.run,
+    "scaleout": scaleout.run,
 }
 
 
@@ -77,7 +90,8 @@ def _parser() -> argparse.ArgumentParser:
         "sweep   a dead letter queue, half over the limit, against a loop with pika\n"
         "consumer  a handler that does nothing, against aio-pika and FastStream\n"
         "api     answers with a million letters against few, and what live clients cost\n"
-        "metrics  what metrics and alerts cost the collector, /metrics at a million letters",
+        "metrics  what metrics and alerts cost the collector, /metrics at a million letters\n"
+        "scaleout  one role in 1, 2 and 4 processes on a cluster, and the cost of a message",
     )
     parser.add_argument(
         "name", nargs="?", choices=BENCHES, help="which one; all of them if none is named"

@@ -1,17 +1,27 @@
 """Metrics and alerts: what they cost the collector, and how fast `/metrics` answers.
 
-- collecting: the same dead messages with metrics and alerts beside the collector, and without.
+- collecting: one collector at work, with metrics and alerts beside it in its process for a few
+  seconds and without them for as long, many times over. Rates of whole runs differ by more than the
+  cost that is looked for; those of two short spans, one after the other, hardly do.
 - reading: `/metrics`, and all default alerts judged, with few letters and with a million.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
+import time
+from dataclasses import dataclass
 from datetime import timedelta
 from statistics import median
 from typing import Any
 
+import psutil
+
 from bench import reading
-from bench.collector import ENGINES, Rates, empty_store, start_collector, timed
+from bench.clients import MoverProcess
+from bench.collector import ENGINES, empty_store, start_collector
 from bench.figures import Target, below, within_rounds
 from bench.letters import dead_letters
 from bench.options import Options
@@ -26,68 +36,103 @@ from redrive.work.alert_watch import AlertWatch
 from redrive.work.redact import NO_REDACTION
 from tests.services.postgres import PrivatePostgres
 
-_ROUNDS = 5
-_FULL, _QUICK = 100_000, 10_000
+_PAIRS, _PAIRS_QUICK = 40, 2
+_SPAN, _SPAN_QUICK = 4.0, 1.0
+"""Seconds. Everything is done at the beginning of each, so more often than every 15 s."""
+_AHEAD = 80_000
+"""More messages than two spans can take."""
 _MOST_COST = 3.0
 """Per cent of the rate."""
 _MOST_MS = 100.0
-_MOVERS = {"plain": "bench.movers.collector", "watched": "bench.movers.collector_watched"}
+_WATCHER = "bench.movers.collector_watched"
+_WITH, _WITHOUT = "with", "without"
+_BOTH = (_WITHOUT, _WITH)
+_SIGNALS = {_WITH: signal.SIGUSR1, _WITHOUT: signal.SIGUSR2}
+
+Asked = dict[int, dict[str, float]]
+"""Milliseconds of each question, by the number of letters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """One engine's, in pairs: messages a second, and µs of CPU of the process for each."""
+
+    rates: dict[str, list[float]]
+    costs: dict[str, list[float]]
+
+    def ratio(self) -> float:
+        return within_rounds(self.rates[_WITH], self.rates[_WITHOUT])
 
 
 async def run(stage: Stage, options: Options) -> Result:
-    """Both parts."""
+    """Both parts, on both engines."""
+    spans: dict[str, Spans] = {}
+    asked: dict[str, Asked] = {}
     with PrivatePostgres() as server:
-        rates: dict[str, Rates] = {engine: {name: [] for name in _MOVERS} for engine in ENGINES}
-        costs: dict[str, Rates] = {engine: {name: [] for name in _MOVERS} for engine in ENGINES}
-        for round_ in range(1 if options.quick else _ROUNDS):
-            for engine in ENGINES:
-                # In turns, so that neither always comes first.
-                names = list(_MOVERS) if round_ % 2 else list(reversed(_MOVERS))
-                for name in names:
-                    rate, cpu = await _round(stage, server, engine, name, options)
-                    rates[engine][name].append(rate)
-                    costs[engine][name].append(cpu)
-                say(f"metrics, round {round_ + 1}, {engine}: {_words(rates[engine])}")
-        asked = {engine: await _asking(server, engine, options) for engine in ENGINES}
-    return _result(rates, costs, asked)
+        for engine in ENGINES:
+            async with empty_store(server, engine) as (url, store):
+                few, many = (1_000, 20_000) if options.quick else (10_000, 1_000_000)
+                await reading.fill(store, 0, few)
+                asked[engine] = {few: await _ask(store)}
+                spans[engine] = await _collect(stage, engine, url, options)
+                collected = (await store.books.ledger()).received
+                say(f"metrics, {engine}: {collected:,} letters collected")
+                if collected < many:
+                    await reading.fill(store, collected, many)
+                await store.books.compact()  # a janitor would have, at most half a minute ago
+                asked[engine][max(collected, many)] = await _ask(store)
+    return _result(spans, asked)
 
 
-def _words(rates: Rates) -> str:
-    return ", ".join(f"{name} {found[-1]:,.0f}/s" for name, found in rates.items())
+# Collecting
 
 
-async def _round(
-    stage: Stage, server: PrivatePostgres, engine: str, name: str, options: Options
+async def _collect(stage: Stage, engine: str, url: str, options: Options) -> Spans:
+    pairs, seconds = (_PAIRS_QUICK, _SPAN_QUICK) if options.quick else (_PAIRS, _SPAN)
+    found = Spans({_WITH: [], _WITHOUT: []}, {_WITH: [], _WITHOUT: []})
+    await stage.declare(SOURCE, "quorum")
+    published = _AHEAD
+    await stage.publish(dead_letters(SOURCE, published))
+    collector = await start_collector(stage, url, _WATCHER)
+    try:
+        await collector.go()
+        for pair in range(pairs):
+            missing = _AHEAD - await stage.depth(SOURCE)
+            await stage.publish(dead_letters(SOURCE, missing, first=published))
+            published += missing
+            await asyncio.sleep(1.0)  # the broker digests what it got
+            # In turns, so that neither always comes first.
+            for which in _BOTH if pair % 2 else reversed(_BOTH):
+                rate, cost = await _span(stage, collector, which, seconds)
+                found.rates[which].append(rate)
+                found.costs[which].append(cost)
+            if (pair + 1) % 10 == 0:
+                say(f"metrics, {engine}, {pair + 1} of {pairs}: {found.ratio():.3f} so far")
+        os.kill(collector.pid, _SIGNALS[_WITHOUT])
+        await stage.drain(SOURCE, 0)
+        await collector.finish()
+    finally:
+        await collector.abandon()
+    await stage.delete(SOURCE)
+    return found
+
+
+async def _span(
+    stage: Stage, collector: MoverProcess, which: str, seconds: float
 ) -> tuple[float, float]:
     """Messages a second, and µs of CPU of the process for each."""
-    messages = _QUICK if options.quick else _FULL
-    await stage.declare(SOURCE, "quorum")
-    await stage.publish(dead_letters(SOURCE, messages))
-    async with empty_store(server, engine) as (url, store):
-        moving = await start_collector(stage, url, _MOVERS[name])
-        rate, cpu = await timed(stage, moving, messages)
-        if (await store.books.ledger()).received != messages:
-            raise BenchFailed(f"{engine}, {name}: not every message is in the store")
-    await stage.delete(SOURCE)
-    return rate, cpu
+    process = psutil.Process(collector.pid)
+    os.kill(collector.pid, _SIGNALS[which])
+    began, before, cpu = time.monotonic(), await stage.depth(SOURCE), sum(process.cpu_times()[:2])
+    await asyncio.sleep(seconds)
+    after = await stage.depth(SOURCE)
+    took, used = time.monotonic() - began, sum(process.cpu_times()[:2]) - cpu
+    if after == 0:
+        raise BenchFailed("the collector was faster than expected, and had nothing left to do")
+    return (before - after) / took, used / (before - after) * 1e6
 
 
 # Asking
-
-
-async def _asking(
-    server: PrivatePostgres, engine: str, options: Options
-) -> dict[int, dict[str, float]]:
-    """Milliseconds of each question, by the number of letters."""
-    sizes = (1_000, 20_000) if options.quick else (10_000, 1_000_000)
-    found: dict[int, dict[str, float]] = {}
-    async with empty_store(server, engine) as (_, store):
-        before = 0
-        for size in sizes:
-            say(f"metrics, {engine}: {size:,} letters")
-            await reading.fill(store, before, size)
-            found[size], before = await _ask(store), size
-    return found
 
 
 async def _ask(store: Store) -> dict[str, float]:
@@ -110,33 +155,23 @@ async def _ask(store: Store) -> dict[str, float]:
     return asked
 
 
-def _result(
-    rates: dict[str, Rates],
-    costs: dict[str, Rates],
-    asked: dict[str, dict[int, dict[str, float]]],
-) -> Result:
-    ratios = {
-        engine: within_rounds(found["watched"], found["plain"]) for engine, found in rates.items()
-    }
+def _result(spans: dict[str, Spans], asked: dict[str, Asked]) -> Result:
     collecting = Table(
         title="Collecting with metrics and alerts in the same process, and without",
         columns=(
             "store",
-            "messages/s without",
-            "messages/s with",
+            *(f"messages/s {which}" for which in _BOTH),
             "ratio",
-            "CPU µs without",
-            "CPU µs with",
+            *(f"CPU µs {which}" for which in _BOTH),
         ),
         rows=[
             (
                 engine,
-                number(median(found["plain"])),
-                number(median(found["watched"])),
-                number(ratios[engine], 3),
-                *(number(median(costs[engine][name]), 1) for name in _MOVERS),
+                *(number(median(found.rates[which])) for which in _BOTH),
+                number(found.ratio(), 3),
+                *(number(median(found.costs[which]), 1) for which in _BOTH),
             )
-            for engine, found in rates.items()
+            for engine, found in spans.items()
         ],
     )
     reading_ = Table(
@@ -149,12 +184,16 @@ def _result(
         ],
     )
     targets: list[Target] = [
-        below(f"Cost of metrics and alerts, {engine}", (1 - ratio) * 100, _MOST_COST, "%")
-        for engine, ratio in ratios.items()
+        below(f"Cost of metrics and alerts, {engine}", (1 - found.ratio()) * 100, _MOST_COST, "%")
+        for engine, found in spans.items()
     ]
     for engine, sizes in asked.items():
         size = max(sizes)
         took = sizes[size]["/metrics"]
         targets.append(below(f"/metrics at {size:,} letters, {engine}", took, _MOST_MS, "ms"))
-    data: dict[str, Any] = {"rates": rates, "cpu_us": costs, "asked": asked}
+    data: dict[str, Any] = {
+        "rates": {engine: found.rates for engine, found in spans.items()},
+        "cpu_us": {engine: found.costs for engine, found in spans.items()},
+        "asked": asked,
+    }
     return Result(name="metrics", tables=[collecting, reading_], targets=targets, data=data)

@@ -49,7 +49,7 @@ async def run(stage: Stage, options: Options) -> Result:
     hops: Hops = {name: [] for name in (*_CLIENTS, _FULL_TIER)}
     back: dict[returns.Case, list[float]] = {case: [] for case in returns.CASES}
     for round_ in range(1, rounds + 1):
-        async with _laid_out(stage, _HOUR) as channel:
+        async with laid_out(stage, _HOUR) as channel:
             first = (round_ - 1) % len(_CLIENTS)
             for client in (*_CLIENTS[first:], *_CLIENTS[:first]):
                 hops[client].append(await _hop(stage, channel, client, messages, 0))
@@ -69,7 +69,7 @@ def _words(hops: Hops, back: returns.Rates) -> str:
 
 
 @asynccontextmanager
-async def _laid_out(stage: Stage, tiers: str) -> AsyncIterator[Channel]:
+async def laid_out(stage: Stage, tiers: str) -> AsyncIterator[Channel]:
     """The product's topology, gone afterwards."""
     wanted = describe(topology(tiers))
     channel = stage.channel
@@ -114,7 +114,7 @@ async def _hopper(stage: Stage, client: str) -> Moving:
 
 async def _lateness(stage: Stage, seconds: int) -> list[float]:
     """Seconds by which each message came back later than its tier's delay."""
-    async with _laid_out(stage, _SECOND) as channel:
+    async with laid_out(stage, _SECOND) as channel:
         await channel.declare_queue(
             "punctual",
             arguments={

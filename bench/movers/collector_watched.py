@@ -3,13 +3,15 @@
     python -m bench.movers.collector_watched URL QUEUE - STORE
 
 As `redrive run` has them together: counts written, every default alert judged, messages looked for,
-and the metrics read as often as a Prometheus asks for them.
+and the metrics read. They begin on SIGUSR1 and rest from SIGUSR2 on, so that one process at work
+can be measured with them and without. What the janitor does for every store goes on all the time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 
 import uvloop
@@ -29,6 +31,7 @@ from redrive.work.janitor import Chore, Janitor
 from redrive.work.redact import NO_REDACTION
 
 SCRAPED_EVERY = 15.0
+COMPACTED_EVERY = 30.0
 
 
 async def watch(store: Store, stop: asyncio.Event) -> None:
@@ -50,10 +53,38 @@ async def watch(store: Store, stop: asyncio.Event) -> None:
     sinks.close()
 
 
+async def watch_when_told(store: Store, stop: asyncio.Event) -> None:
+    """Keep watch from one signal to the other, any number of times."""
+    loop = asyncio.get_running_loop()
+    watches: list[tuple[asyncio.Event, asyncio.Task[None]]] = []
+
+    def begin() -> None:
+        rest = asyncio.Event()
+        watches.append((rest, loop.create_task(watch(store, rest))))
+
+    def end() -> None:
+        for rest, _ in watches:
+            rest.set()
+
+    loop.add_signal_handler(signal.SIGUSR1, begin)
+    loop.add_signal_handler(signal.SIGUSR2, end)
+    await stop.wait()
+    end()
+    await asyncio.gather(*(task for _, task in watches))
+
+
 async def collect_watched(url: str, queue: str, store_url: str, stop: asyncio.Event) -> None:
-    """Collect one queue until told to stop, and keep watch beside it."""
+    """Collect one queue until told to stop."""
     store = await open_letter_store(store_url)
-    await asyncio.gather(collect(url, queue, store_url, stop), watch(store, stop))
+    always = Janitor(
+        [
+            Chore("ledger", COMPACTED_EVERY, store.books.compact),
+            Chore("counts", COMPACTED_EVERY, store.counts.compact),
+        ]
+    )
+    await asyncio.gather(
+        collect(url, queue, store_url, stop), watch_when_told(store, stop), always.run(stop)
+    )
     await store.close()
 
 
