@@ -109,6 +109,24 @@ async def test_a_token_is_shown_once_and_its_secret_is_nowhere_in_the_store(
         assert made["token"].encode() not in content
 
 
+async def test_a_token_that_is_asked_for_twice_with_one_key_is_made_and_told_once(
+    guarded: Server, tmp_path: Path
+) -> None:
+    key = {"Idempotency-Key": "a-token"}
+    async with await guarded.client_as(Role.ADMIN) as client:
+        before = len((await client.get(f"{V1}/tokens")).json()["items"])
+        wanted = {"name": "ci", "role": "viewer"}
+        made = await client.post(f"{V1}/tokens", json=wanted, headers=key)
+        again = await client.post(f"{V1}/tokens", json=wanted, headers=key)
+        assert made.status_code == 201
+        assert (again.status_code, again.json()["type"]) == (409, "urn:redrive:problem:told-once")
+        assert made.json()["id"] in again.json()["detail"]
+        assert len((await client.get(f"{V1}/tokens")).json()["items"]) == before + 1
+    for name in ("redrive.db", "redrive.db-wal"):
+        content = await asyncio.to_thread((tmp_path / name).read_bytes)
+        assert made.json()["token"].encode() not in content
+
+
 # Sessions
 
 

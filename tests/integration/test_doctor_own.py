@@ -7,6 +7,7 @@ import json
 import secrets
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,7 +69,7 @@ def running(patient: Patient, command: str) -> Iterator[None]:
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)
-        print(said.read_text())
+        sys.stdout.write(said.read_text())
 
 
 @pytest.mark.parametrize("queue", ["dlq-queue", "payments.dlq"])

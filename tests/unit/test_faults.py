@@ -11,7 +11,8 @@ from redrive.server.faults import fault, faults_of
 from redrive.server.inputs import Chosen, Id, Input, SelectionPage
 from redrive.server.policies import NewPolicy
 from redrive.server.replays import NewReplay
-from redrive.server.tokens import NewToken, NewUser
+from redrive.server.tokens import NewToken
+from redrive.server.users import NewUser
 
 ONE = "00000000-0000-7000-8000-000000000000"
 

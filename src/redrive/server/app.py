@@ -32,6 +32,7 @@ from redrive.server import (
     stats,
     tokens,
     topology,
+    users,
 )
 from redrive.server.authentication import API, COOKIE, Authentication
 from redrive.server.closed_buckets import ClosedBuckets
@@ -58,6 +59,7 @@ _ROUTERS: Final = (
     audit,
     session,
     tokens,
+    users,
     events,
     health,
 )

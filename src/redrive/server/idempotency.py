@@ -4,7 +4,8 @@ Guarantees: of all requests with one key of one caller, one is carried out. The 
 another request is 422, while the first is under way 409. An answer is kept for a day. What was not
 carried out at all (5xx, or refused before it began) may be sent again with the same key.
 
-A route whose changes may be repeated has `IdempotentRoute` as its class.
+A route whose changes may be repeated has `IdempotentRoute` as its class. One whose answer has a
+secret in it says by `answer_again_with` what the second gets: secrets are not kept.
 """
 
 from __future__ import annotations
@@ -31,6 +32,12 @@ PARAMETER: Final[dict[str, Any]] = {
     "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
 }
 _CHANGES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+_KEPT: Final = "answer_again_with"
+
+
+def answer_again_with(request: Request, problem: Problem) -> None:
+    """Have who sends this request again told this, and not what is answered now."""
+    setattr(request.state, _KEPT, answer_problem(problem))
 
 
 class IdempotentRoute(APIRoute):
@@ -85,7 +92,8 @@ async def _once(
     try:
         answer = await _answer(request, handle)
         if answer.status_code < 500:
-            await requests.end(actor, key, answer.status_code, bytes(answer.body))
+            kept = getattr(request.state, _KEPT, answer)
+            await requests.end(actor, key, kept.status_code, bytes(kept.body))
             done = True
         return answer
     finally:
