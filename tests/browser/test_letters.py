@@ -67,6 +67,20 @@ async def test_search_looks_into_bodies_and_what_matches_nothing_says_what_to_do
     await expect(page.get_by_text("timed out")).to_be_visible()
 
 
+async def test_what_arrives_while_somebody_searches_is_told_and_not_searched_for_again(
+    console: Console,
+) -> None:
+    await some(console, 1, "card declined")
+    page = await console.person("/letters?search=declined")
+    await expect(page.get_by_text("card declined 0")).to_be_visible()
+    await console.server.add(failed("card declined again"))
+    notice = page.get_by_role("status").filter(has_text="Letters have come or changed since.")
+    await expect(notice).to_be_visible()
+    await expect(page.get_by_text("card declined again")).to_have_count(0)
+    await notice.get_by_role("button", name="Read again").click()
+    await expect(page.get_by_text("card declined again")).to_be_visible()
+
+
 async def test_a_filter_that_cannot_be_meant_is_refused_beside_the_list(console: Console) -> None:
     await some(console, 1)
     page = await console.person("/letters?minAge=soon")

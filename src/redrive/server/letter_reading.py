@@ -15,6 +15,7 @@ from redrive.server.auditing import note_view
 from redrive.server.callers import desk_of, redaction_for, route
 from redrive.server.inputs import Id, Selection
 from redrive.server.problems import not_found
+from redrive.server.searching import searches_of
 from redrive.work.content import content_document
 from redrive.work.edit import as_sent
 
@@ -49,7 +50,10 @@ async def find_neighbours(
     request: Request, letter_id: Id, query: Annotated[Selection, Query()]
 ) -> Response:
     """The letters before and after one in the list of those that match."""
-    newer, older = await desk_of(request).store.letters.neighbours(letter_id, query.filters())
+    letters, filters = desk_of(request).store.letters, query.filters()
+    newer, older = await searches_of(request).ask(
+        request, filters, lambda: letters.neighbours(letter_id, filters)
+    )
     return answer({"newer": newer, "older": older})
 
 

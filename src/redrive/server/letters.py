@@ -16,6 +16,7 @@ from redrive.server.auditing import note_view
 from redrive.server.callers import desk_of, redaction_for, route
 from redrive.server.inputs import MOST_IDS, Id, Selection, SelectionPage
 from redrive.server.problems import not_found
+from redrive.server.searching import searches_of
 from redrive.work.classify import Classification, classified_document, shown_why
 from redrive.work.edit import as_sent
 from redrive.work.show import letter_document, letter_summary
@@ -30,7 +31,10 @@ _DEEPEST: Final = "it is nested too deeply to be parsed here; the body is as it 
 async def list_letters(request: Request, query: Annotated[SelectionPage, Query()]) -> Response:
     """Letters, newest first."""
     letters, redaction = desk_of(request).store.letters, redaction_for(request)
-    page = await letters.page(query.filters(), limit=query.limit, after=query.after)
+    filters = query.filters()
+    page = await searches_of(request).ask(
+        request, filters, lambda: letters.page(filters, limit=query.limit, after=query.after)
+    )
     items = [letter_summary(redaction.letter(letter)) for letter in page.items]
     return answer({"items": items, "next": page.next})
 
@@ -38,7 +42,8 @@ async def list_letters(request: Request, query: Annotated[SelectionPage, Query()
 @router.get("/letters/count", **route(Role.VIEWER, documents.Count))
 async def count_letters(request: Request, query: Annotated[Selection, Query()]) -> Response:
     """How many letters match: the number that a bulk action wants to be told."""
-    count = await desk_of(request).store.decisions.count(query.filters())
+    decisions, filters = desk_of(request).store.decisions, query.filters()
+    count = await searches_of(request).ask(request, filters, lambda: decisions.count(filters))
     return answer({"letters": count})
 
 

@@ -39,7 +39,11 @@ export function useLetterPages(filters: Pick<LetterFilters, "query" | "text" | "
     gcTime: 60_000,
     enabled: meant,
   });
-  const { changed, readAgain } = useHints(filters.text, meant ? (pages.data?.pages.length ?? 0) : 0, () => void pages.refetch());
+  const { changed, readAgain } = useHints(
+    { list: filters.text, costly: filters.query.search !== undefined },
+    meant ? (pages.data?.pages.length ?? 0) : 0,
+    () => void pages.refetch(),
+  );
   const data = meant ? pages.data : undefined;
   const letters = useMemo(() => data?.pages.flatMap((page) => page.items) ?? [], [data]);
   return {
@@ -60,7 +64,8 @@ export function useLetterPages(filters: Pick<LetterFilters, "query" | "text" | "
 /** The hint up to which each list was read: also of lists that are not shown, but kept. */
 const readUpTo = new Map<string, number>();
 
-function useHints(list: string, read: number, readAgain: () => void) {
+/** A search reads all of the store that the other filters leave: it is not done again by itself. */
+function useHints({ list, costly }: { list: string; costly: boolean }, read: number, readAgain: () => void) {
   const hint = useHint("letters");
   const [changed, setChanged] = useState<string | null>(null);
   useEffect(() => {
@@ -69,7 +74,7 @@ function useHints(list: string, read: number, readAgain: () => void) {
     if (before === hint) return;
     readUpTo.set(list, hint);
     if (before === undefined) return;
-    if (read <= READ_AGAIN) readAgain();
+    if (read <= READ_AGAIN && !costly) readAgain();
     else setChanged(list);
   });
   return {
