@@ -39,9 +39,9 @@ from redrive.server.closed_buckets import ClosedBuckets
 from redrive.server.console_files import console
 from redrive.server.live import Live
 from redrive.server.login_limits import LoginLimits
+from redrive.server.long_reads import LongReads
 from redrive.server.problems import ProblemDocument, tell_problems
 from redrive.server.protection import Protection
-from redrive.server.searching import Searches
 from redrive.work.desk import Desk
 from redrive.work.passwords import Passwords
 
@@ -78,7 +78,7 @@ class Application:
         self.api.state.closed_buckets = ClosedBuckets()
         setattr(self.api.state, session.LIMITS, LoginLimits(time.monotonic))
         setattr(self.api.state, session.PASSWORDS, Passwords())
-        setattr(self.api.state, Searches.NAME, Searches())
+        setattr(self.api.state, LongReads.NAME, LongReads())
         self.api.include_router(health.probes(checkup))
         self.api.include_router(metrics.router)
         self.api.include_router(console())

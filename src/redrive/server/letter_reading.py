@@ -14,8 +14,8 @@ from redrive.server.answers import answer
 from redrive.server.auditing import note_view
 from redrive.server.callers import desk_of, redaction_for, route
 from redrive.server.inputs import Id, Selection
+from redrive.server.long_reads import read_by
 from redrive.server.problems import not_found
-from redrive.server.searching import searches_of
 from redrive.work.content import content_document
 from redrive.work.edit import as_sent
 
@@ -51,9 +51,7 @@ async def find_neighbours(
 ) -> Response:
     """The letters before and after one in the list of those that match."""
     letters, filters = desk_of(request).store.letters, query.filters()
-    newer, older = await searches_of(request).ask(
-        request, filters, lambda: letters.neighbours(letter_id, filters)
-    )
+    newer, older = await read_by(request, filters, lambda: letters.neighbours(letter_id, filters))
     return answer({"newer": newer, "older": older})
 
 

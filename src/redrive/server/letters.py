@@ -15,8 +15,8 @@ from redrive.server.answers import answer
 from redrive.server.auditing import note_view
 from redrive.server.callers import desk_of, redaction_for, route
 from redrive.server.inputs import MOST_IDS, Id, Selection, SelectionPage
+from redrive.server.long_reads import read_by
 from redrive.server.problems import not_found
-from redrive.server.searching import searches_of
 from redrive.work.classify import Classification, classified_document, shown_why
 from redrive.work.edit import as_sent
 from redrive.work.show import letter_document, letter_summary
@@ -32,7 +32,7 @@ async def list_letters(request: Request, query: Annotated[SelectionPage, Query()
     """Letters, newest first."""
     letters, redaction = desk_of(request).store.letters, redaction_for(request)
     filters = query.filters()
-    page = await searches_of(request).ask(
+    page = await read_by(
         request, filters, lambda: letters.page(filters, limit=query.limit, after=query.after)
     )
     items = [letter_summary(redaction.letter(letter)) for letter in page.items]
@@ -43,7 +43,7 @@ async def list_letters(request: Request, query: Annotated[SelectionPage, Query()
 async def count_letters(request: Request, query: Annotated[Selection, Query()]) -> Response:
     """How many letters match: the number that a bulk action wants to be told."""
     decisions, filters = desk_of(request).store.decisions, query.filters()
-    count = await searches_of(request).ask(request, filters, lambda: decisions.count(filters))
+    count = await read_by(request, filters, lambda: decisions.count(filters))
     return answer({"letters": count})
 
 

@@ -15,6 +15,7 @@ from redrive.server.answers import answer
 from redrive.server.callers import desk_of, redaction_for, route
 from redrive.server.closed_buckets import ClosedBuckets
 from redrive.server.inputs import Fingerprint
+from redrive.server.long_reads import read_long
 from redrive.work.show import audit_document
 from redrive.work.stats import read_stats, stats_document
 from redrive.work.times import rfc3339
@@ -73,7 +74,7 @@ def _waited(waited: list[timedelta]) -> dict[str, Any]:
 @router.get("/stats/ledger", **route(Role.VIEWER, documents.LedgerCheck))
 async def check_ledger(request: Request) -> Response:
     """The books against the letters themselves, in one snapshot. Counts every letter."""
-    return answer(audit_document(await desk_of(request).store.books.audit()))
+    return answer(audit_document(await read_long(request, desk_of(request).store.books.audit)))
 
 
 @router.get("/stats/series", **route(Role.VIEWER, documents.Series))
