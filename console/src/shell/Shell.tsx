@@ -110,7 +110,7 @@ function LiveMark() {
     away: "Server away, trying again",
   }[connection];
   return (
-    <span className={`${styles.live} ${styles[connection]}`} role="status">
+    <span className={`${styles.mark} ${styles[connection]}`} role="status">
       {text}
     </span>
   );

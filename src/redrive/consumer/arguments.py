@@ -37,6 +37,8 @@ def arguments_of(handler: Callable[..., Any]) -> Arguments | None:
         return None
     if sum(reader is not _whole for reader in readers) > 1:
         raise _refused(handler, "takes more than one body")
+    if sum(reader is _whole for reader in readers) > 1:
+        raise _refused(handler, f"takes the message more than once: {', '.join(parameters)}")
     return lambda message: tuple([reader(message) for reader in readers])
 
 

@@ -31,6 +31,7 @@ from redrive.amqp import Properties, Publish, fields
 from redrive.amqp.confirms import CONFIRMED
 from redrive.amqp.lane import Poison
 from redrive.amqp.supervision import supervise
+from redrive.broker.topology import describe
 from redrive.consumer import wishes
 from redrive.consumer.arguments import arguments_of
 from redrive.consumer.queues import Queue
@@ -122,6 +123,7 @@ class Consumer:
         def register(function: _Handler) -> _Handler:
             arguments_of(function)  # what is wrong with it is told here, not at the first message
             name = getattr(function, "__name__", type(function).__name__)
+            self._refuse_own(source, name)
             self._refuse_twice(source, name)
             remember_limits(function, limits)
             self._registered.append(
@@ -137,6 +139,13 @@ class Consumer:
             return function
 
         return register
+
+    def _refuse_own(self, queue: Queue, name: str) -> None:
+        if queue.name in describe(self._settings.topology, self._settings.queue).queue_names():
+            raise SettingsError(
+                f"handler {name}: the queue {queue.name!r} is Redrive's own",
+                remedy="what dies becomes a letter; handle the queue where it was published to",
+            )
 
     def _refuse_twice(self, queue: Queue, name: str) -> None:
         for other in self._registered:

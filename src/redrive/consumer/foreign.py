@@ -22,7 +22,7 @@ from redrive.amqp.republish import MAX_ADDED
 from redrive.broker.ladder import RUNGS, next_rung, rung_name
 from redrive.broker.topology import tier_key
 from redrive.consumer import wishes
-from redrive.consumer.running import failure_of, stack_of
+from redrive.consumer.running import failure_of, shortened, stack_of
 from redrive.consumer.signals import DeadLetter, RetryAfter
 from redrive.domain import headers as own
 from redrive.domain.failure import MAX_TYPE, Failure
@@ -130,9 +130,10 @@ def _judge(error: BaseException, tried: Tried) -> Outcome:
     if isinstance(error, DeadLetter):
         cause = error.__cause__
         stack = None if cause is None else stack_of(cause)
-        return DeadLettered(Failure(error_type=error.error_type, reason=error.reason, stack=stack))
+        reason = shortened(error.reason)
+        return DeadLettered(Failure(error_type=error.error_type, reason=reason, stack=stack))
     if isinstance(error, RetryAfter):
-        failure = Failure(error_type="RetryAfter", reason=error.reason)
+        failure = Failure(error_type="RetryAfter", reason=shortened(error.reason))
         return after_request(tried, failure, error.delay, counts=error.counts)
     return after_failure(tried, failure_of(error))
 

@@ -41,7 +41,9 @@ log = structlog.get_logger()
 Handler = Callable[..., Any]
 
 _MAX_STACK: Final = 6_000
-"""Characters of a stack: what Redrive adds to a message has 16 KiB, and a stack both its ends."""
+_MAX_REASON: Final = 3_000
+"""Characters. What Redrive adds to a message has 16 KiB, and neither an error that quotes a whole
+document nor a deep stack may take the room of the deaths. Both ends are kept."""
 ACKED: Final = handling.Acked()
 
 
@@ -110,6 +112,12 @@ class Runner:
             problem: BaseException = error
         except Exception as error:  # whatever a handler raises is its message's  # noqa: BLE001
             problem = error
+        except (SystemExit, KeyboardInterrupt) as error:
+            name = getattr(self._handler, "__qualname__", repr(self._handler))
+            log.error(  # noqa: TRY400 - its stack says nothing
+                "consumer.ended_by_handler", queue=message.queue, handler=name, error=repr(error)
+            )
+            raise
         if is_being_cancelled():
             await self._go_on()
         return self.judge(message, problem)
@@ -185,10 +193,15 @@ class Runner:
             cause = problem.__cause__
             stack = None if cause is None else stack_of(cause)
             return handling.DeadLettered(
-                Failure(error_type=problem.error_type, reason=problem.reason, stack=stack)
+                Failure(
+                    error_type=problem.error_type,
+                    reason=shortened(problem.reason),
+                    stack=stack,
+                )
             )
         if isinstance(problem, RetryAfter):
-            failure = Failure(error_type="RetryAfter", reason=problem.reason)
+            reason = shortened(problem.reason)
+            failure = Failure(error_type="RetryAfter", reason=reason)
             return after_request(tried, failure, problem.delay, counts=problem.counts)
         return after_failure(tried, failure_of(problem))
 
@@ -253,7 +266,8 @@ def failure_of(problem: BaseException) -> Failure:
     kind = type(problem)
     module = _main_module() if kind.__module__ == "__main__" else kind.__module__
     name = kind.__qualname__ if module in ("", "builtins") else f"{module}.{kind.__qualname__}"
-    return Failure(error_type=name, reason=_said(problem) or name, stack=stack_of(problem))
+    reason = shortened(_said(problem) or name)
+    return Failure(error_type=name, reason=reason, stack=stack_of(problem))
 
 
 @cache
@@ -282,10 +296,18 @@ def stack_of(problem: BaseException) -> str:
         text = "".join(traceback.format_exception(type(problem), problem, trace))
     except Exception:  # as above  # noqa: BLE001
         return ""
-    if len(text) <= _MAX_STACK:
+    return _cut(text, _MAX_STACK)
+
+
+def shortened(reason: str) -> str:
+    """A reason that leaves room for the rest."""
+    return _cut(reason, _MAX_REASON)
+
+
+def _cut(text: str, most: int) -> str:
+    if len(text) <= most:
         return text
-    half = _MAX_STACK // 2
-    return f"{text[:half]}\n… cut here …\n{text[-half:]}"
+    return f"{text[: most // 2]}\n… cut here …\n{text[-most // 2 :]}"
 
 
 def _from_the_handler(trace: TracebackType | None) -> TracebackType | None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pydantic
 import pytest
+import structlog
 
 from redrive import Consumer, DeadLetter, Message, Queue, RetryAfter
 from redrive.consumer.arguments import arguments_of
@@ -244,14 +245,45 @@ async def test_a_body_that_does_not_fit_is_dead_without_its_values_in_the_reason
 
 def no_message() -> None: ...
 def two_bodies(one: Payment, two: Order) -> None: ...
+def of_pika(channel, method, properties, body) -> None: ...  # type: ignore[no-untyped-def]
 def by_name(message: Message, *, other: int) -> None: ...
 def unreadable(message: threading.Event) -> None: ...
 
 
-@pytest.mark.parametrize("wrong", [no_message, two_bodies, by_name, unreadable])
+@pytest.mark.parametrize("wrong", [no_message, two_bodies, of_pika, by_name, unreadable])
 def test_a_handler_that_could_never_be_called_is_refused_at_once(wrong: object) -> None:
     with pytest.raises(SettingsError, match=r"handler \w+ (takes|needs)"):
         arguments_of(wrong)  # type: ignore[arg-type]
+
+
+def test_a_queue_of_redrives_own_has_no_handler() -> None:
+    with pytest.raises(SettingsError, match="the queue 'dlq-queue' is Redrive's own"):
+        a_consumer().handler("dlq-queue")(fails)
+
+
+async def test_an_error_that_quotes_a_whole_document_leaves_room_for_the_stack() -> None:
+    async def quotes(message: Message) -> None:
+        raise ValueError(f"bad answer: <html>{'y' * 50_000}</html>")
+
+    outcome = await runner(quotes, retries=0).run(a_message())
+    assert isinstance(outcome, DeadLettered)
+    reason, stack = outcome.failure.reason, outcome.failure.stack
+    assert len(reason) < 3_100
+    assert (reason[:11], reason[-7:]) == ("bad answer:", "</html>")
+    assert stack is not None
+    assert "in quotes" in stack
+    assert len(stack) < 6_100
+
+
+async def test_a_handler_that_ends_the_process_is_named_in_the_log() -> None:
+    async def leaves(message: Message) -> None:
+        sys.exit(3)
+
+    with structlog.testing.capture_logs() as logged, pytest.raises(SystemExit):
+        await runner(leaves).run(a_message())
+    (line,) = logged
+    assert (line["event"], line["error"]) == ("consumer.ended_by_handler", "SystemExit(3)")
+    assert line["handler"].endswith("leaves")
 
 
 def test_a_body_that_is_not_json_is_dead_by_the_asking() -> None:
