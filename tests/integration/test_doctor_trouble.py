@@ -21,7 +21,9 @@ def redrive(vhost: Vhost, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def not_looked_at(redrive: Redrive, *arguments: str) -> list[dict[str, str]]:
     looked = redrive("doctor", "--output", "json", *arguments)
-    assert (looked.code, looked.err) == (0, "")
+    # A pipeline must not take for healthy what could not be seen, though it was to be.
+    missed = "management_url" in redrive.settings and looked.document["healthy"] is None
+    assert (looked.code, looked.err) == (1 if missed else 0, "")
     assert looked.document["items"] == []
     unseen: list[dict[str, str]] = looked.document["notLookedAt"]
     return unseen
@@ -35,7 +37,10 @@ def test_without_the_management_api_redrives_own_queues_are_looked_at(redrive: R
     assert bindings["why"] == "bindings can be read by the management API only"
     shown = redrive("doctor")
     assert "not seen your own queues, exchanges, bindings and policies\n" in shown.out
+    assert "nothing found so far" in shown.out
     assert "Redrive's own queues only" in shown.out
+    assert shown.code == 0
+    assert redrive("doctor", "--output", "json").document["healthy"] is None
 
 
 def test_a_management_api_that_does_not_answer_is_named(redrive: Redrive, vhost: Vhost) -> None:
@@ -44,6 +49,7 @@ def test_a_management_api_that_does_not_answer_is_named(redrive: Redrive, vhost:
     assert yours["why"] == (
         "the management API at http://127.0.0.1:1 does not answer: connection refused"
     )
+    assert redrive("doctor").code == 1
 
 
 @pytest.mark.parametrize("tags", ["", "management"])

@@ -3,8 +3,9 @@
 Guarantees: nothing on the broker is changed. What could not be looked at is said. Commands are
 printed on one line each, never cut or broken, so that they can be copied.
 
-Exit: 0 if there is nothing or only notes, 1 if there are warnings or worse (or the broker cannot be
-reached), 2 wrong use, 3 if queues are named and there are none.
+Exit: 0 if there is nothing or only notes, 1 if there are warnings or worse (or the broker, or a
+management API that is set, cannot be reached), 2 wrong use, 3 if queues are named and there are
+none.
 """
 
 from __future__ import annotations
@@ -78,8 +79,13 @@ def doctor(
         print_json(_document(view, findings))
     else:
         _show(view, findings)
-    if any(finding.severity.is_problem for finding in findings):
+    missed = not view.complete and settings.broker.management_url is not None
+    if missed or _has_problems(findings):
         raise typer.Exit(_FAILED)
+
+
+def _has_problems(findings: list[Finding]) -> bool:
+    return any(finding.severity.is_problem for finding in findings)
 
 
 def _version(text: str | None) -> tuple[int, int] | None:
@@ -102,13 +108,20 @@ def _document(view: View, findings: list[Finding]) -> dict[str, Any]:
             "user": view.user,
             "queues": len(view.queues),
         },
-        "healthy": not any(finding.severity.is_problem for finding in findings),
+        "healthy": _healthy(view, findings),
         "items": [_finding_document(finding) for finding in findings],
         "notLookedAt": [
             {"what": each.what, "why": each.why, "remedy": each.remedy or None}
             for each in view.unseen
         ],
     }
+
+
+def _healthy(view: View, findings: list[Finding]) -> bool | None:
+    """None if nothing was found, and not everything looked at."""
+    if _has_problems(findings):
+        return False
+    return True if view.complete else None
 
 
 def _finding_document(finding: Finding) -> dict[str, Any]:
@@ -137,7 +150,7 @@ def _show(view: View, findings: list[Finding]) -> None:
         if (number := sum(finding.severity is severity for finding in findings))
     ]
     seen = plural(len(view.queues), "queue") if view.complete else "Redrive's own queues only"
-    said = ", ".join(counts) or "nothing to report"
+    said = ", ".join(counts) or ("nothing to report" if view.complete else "nothing found so far")
     out.print(f"{said} (RabbitMQ {view.full_version}, vhost {one_line(view.vhost)}, {seen})")
 
 
