@@ -79,3 +79,16 @@ def test_a_body_of_another_type_may_be_anything(content_type: str | None, text: 
 
 def test_a_body_of_a_text_type_must_be_text() -> None:
     assert objection("text/plain; charset=utf-8", None)
+
+
+def test_without_a_content_type_what_was_a_document_stays_one() -> None:
+    said = objection(None, '{"a": 1,}', before='{"a": 1}')
+    assert said is not None
+    assert said.endswith("though the body before is")
+    assert objection(None, '{"a": 2}', before='{"a": 1}') is None
+
+
+@pytest.mark.parametrize("before", ["plain", "17", "{a: 1}", None])
+def test_without_a_content_type_what_was_no_document_may_be_anything(before: str | None) -> None:
+    assert objection(None, "{", before=before) is None
+    assert objection("application/x-own", "{", before="[]") is None

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.domain import policy as module
-from redrive.domain.policy import Policy, PolicyBook, PolicyRow, is_pattern, refusal
+from redrive.domain.policy import Policy, PolicyBook, PolicyRow, is_pattern, refusal, slip
 
 
 def row(id_: object, name: object, max_retries: object = 1) -> PolicyRow:
@@ -236,3 +236,13 @@ def test_what_the_table_cannot_hold_is_refused(name: str, number: int, problem: 
 @pytest.mark.parametrize("name", ["a", "x" * 100, "a b\tc", "ü.#", "'; drop table x; --", "%s"])
 def test_names_may_have_spaces_and_odd_characters(name: str) -> None:
     assert refusal(name, 0) is None
+
+
+@pytest.mark.parametrize("name", ["order*", "a..*b", "order.#new"])
+def test_a_wildcard_within_a_word_is_pointed_out(name: str) -> None:
+    assert "is no wildcard" in (slip(name) or "")
+
+
+@pytest.mark.parametrize("name", ["order.*", "#", "order.created", "*.created.#"])
+def test_nothing_is_said_of_a_name_as_it_should_be(name: str) -> None:
+    assert slip(name) is None

@@ -17,8 +17,8 @@ from redrive import runtime
 from redrive.cli.app import group
 from redrive.cli.asking import ask
 from redrive.cli.invocation import Invocation, Output, invoked
-from redrive.cli.rendering import print_json, print_table
-from redrive.domain.policy import DEFAULT_MAX_RETRIES, PolicyEntry, refusal
+from redrive.cli.rendering import note, print_json, print_table
+from redrive.domain.policy import DEFAULT_MAX_RETRIES, PolicyEntry, refusal, slip
 
 app = group("policy")
 
@@ -81,6 +81,8 @@ def set_(
         print_json({"name": name, "maxRetries": max_retries, "outcome": outcome})
     else:
         typer.echo(f"{outcome} {name}: max retries {max_retries}")
+    if suspect := slip(name):
+        note(suspect)
 
 
 @app.command()

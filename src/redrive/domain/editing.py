@@ -111,16 +111,33 @@ def is_text_type(content_type: str | None) -> bool:
     return content_type is not None and _TEXT_TYPE.match(content_type) is not None
 
 
-def objection(content_type: str | None, text: str | None) -> str | None:
+def objection(
+    content_type: str | None, text: str | None, *, before: str | None = None
+) -> str | None:
     """Why a body is not what its content type says; None if it is. `text` is None for a body that
-    is no text in its charset."""
+    is no text in its charset. Without a content type it is to be JSON if the body before it is."""
     if is_json_type(content_type):
-        if text is None:
-            return "is no text, though its content type is JSON"
-        try:
-            require_json(text.removeprefix("\ufeff"))
-        except ValueError as error:
-            return f"{error}, though its content type is JSON"
+        because = "its content type is JSON"
+    elif content_type is None and before is not None and _is_document(before):
+        because = "the body before is"
     elif is_text_type(content_type) and text is None:
         return "is no text in its charset, though its content type says so"
+    else:
+        return None
+    if text is None:
+        return f"is no text, though {because}"
+    try:
+        require_json(text.removeprefix("\ufeff"))
+    except ValueError as error:
+        return f"{error}, though {because}"
     return None
+
+
+def _is_document(text: str) -> bool:
+    """Whether it is JSON by intent: an object or a list, not a word or a number."""
+    plain = text.removeprefix("\ufeff").strip()
+    try:
+        require_json(plain)
+    except ValueError:
+        return False
+    return plain[:1] in ("{", "[")

@@ -98,6 +98,17 @@ def refusal(name: str, max_retries: int) -> str | None:
     return None
 
 
+def slip(name: str) -> str | None:
+    """What is probably not meant by a name; None if nothing seems wrong."""
+    for word in name.split("."):
+        if len(word) > 1 and ("*" in word or "#" in word):
+            return (
+                f"{word!r} is no wildcard: * and # stand for whole words, between dots. This is for"
+                f" the routing key {name!r} alone"
+            )
+    return None
+
+
 class PolicyBook:
     """All policies at one moment. `find` is made for the hot path; the rest is for people."""
 

@@ -94,7 +94,9 @@ def prepare(given: Editable, order: EditOrder) -> PreparedEdit | None:
     if (properties, body) == (before.properties, before.body):
         return None
     if body != before.body or order.content_type is not None:
-        _require_fit(before, replace(before, properties=properties, body=body))
+        after = replace(before, properties=properties, body=body)
+        # Whoever takes the content type away wants it so.
+        _require_fit(before, after, as_before=order.content_type is None)
     return PreparedEdit(
         letter_id=given.letter_id, made_from=given.number, properties=properties, body=body
     )
@@ -151,7 +153,7 @@ def _text(content: bytes, content_type: str | None, content_encoding: str | None
         return None
 
 
-def _require_fit(before: Envelope, after: Envelope) -> None:
+def _require_fit(before: Envelope, after: Envelope, *, as_before: bool) -> None:
     """Whether the new body is what the content type and the content encoding say."""
     content_type, content_encoding = content_of(after)
     decoded = decode_body(after.body, content_type, content_encoding)
@@ -160,9 +162,22 @@ def _require_fit(before: Envelope, after: Envelope) -> None:
         if not _decoded(before).problem:
             raise EditRefused(f"the new body {decoded.problem}")
         return
-    reason = objection(content_type, _text(decoded.content, content_type, content_encoding))
+    reason = objection(
+        content_type,
+        _text(decoded.content, content_type, content_encoding),
+        before=_text_before(before) if as_before else None,
+    )
     if reason is not None:
-        raise EditRefused(f"the new body {reason}", remedy="mend it, or change the content type")
+        raise EditRefused(f"the new body {reason}", remedy="mend it, or set another content type")
+
+
+def _text_before(envelope: Envelope) -> str | None:
+    """The text of a body whose properties can be read, and so mended."""
+    try:
+        Properties.read(envelope.properties)
+    except MalformedData:
+        return None
+    return _text(_decoded(envelope).content, *content_of(envelope))
 
 
 def _decoded(envelope: Envelope) -> Decoded:
