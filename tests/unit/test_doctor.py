@@ -230,16 +230,52 @@ def test_a_message_keeps_its_own_keys_and_those_that_lead_nowhere_are_lost() -> 
     assert "the key 'order.old' to no queue" in found.reason
 
 
-def test_of_a_pattern_nobody_knows_the_keys_so_only_an_empty_exchange_is_wrong() -> None:
+def a_dead_letter_exchange(
+    kind: str, *keys: str, source: str = "topic", bound: str = "order.#"
+) -> tuple[View, SeenQueue]:
+    """A queue bound by a pattern, and its dead letter exchange with a queue bound by some keys."""
     queue = a_queue("orders", x_dead_letter_exchange="dlx")
-    exchanges = {"dlx": LiveExchange(kind="direct"), "shop": LiveExchange(kind="topic")}
-    bound = [("shop", "orders", "order.#")]
-    empty = a_view(queue, exchanges=exchanges, bindings=bound)
-    assert Routes(empty).lost_keys(queue) == ("#",)
-    some = a_view(
-        queue, a_queue("x.dlq"), exchanges=exchanges, bindings=[*bound, ("dlx", "x.dlq", "k")]
-    )
-    assert Routes(some).lost_keys(queue) == ()
+    exchanges = {"dlx": LiveExchange(kind=kind), "shop": LiveExchange(kind=source)}
+    bindings = [("shop", "orders", bound), *(("dlx", "x.dlq", key) for key in keys)]
+    return a_view(queue, a_queue("x.dlq"), exchanges=exchanges, bindings=bindings), queue
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "lost"),
+    [
+        ("direct", [], ("order.#",)),
+        ("direct", ["#"], ("order.#",)),
+        ("direct", ["order.*"], ("order.#",)),
+        ("direct", ["stock.new"], ("order.#",)),
+        ("direct", ["#", "order.new"], ()),
+        ("topic", [], ("order.#",)),
+        ("topic", ["#"], ()),
+        ("headers", [], ("order.#",)),
+        ("headers", [""], ()),
+    ],
+)
+def test_of_a_pattern_nobody_knows_the_keys_so_only_what_takes_none_of_them_is_wrong(
+    kind: str, keys: list[str], lost: tuple[str, ...]
+) -> None:
+    view, queue = a_dead_letter_exchange(kind, *keys)
+    assert Routes(view).lost_patterns(queue) == lost
+    assert Routes(view).targets(queue) == (set() if lost else {"x.dlq"})
+
+
+@pytest.mark.parametrize("source", ["fanout", "headers"])
+def test_what_comes_by_any_key_may_have_any_that_is_no_pattern(source: str) -> None:
+    for key, lost in (("#", ("#",)), ("k", ())):
+        view, queue = a_dead_letter_exchange("direct", key, source=source, bound="")
+        assert Routes(view).lost_patterns(queue) == lost
+
+
+def test_the_default_exchange_takes_a_pattern_only_to_queues_named_so() -> None:
+    queue = a_queue("orders", x_dead_letter_exchange="")
+    exchanges, bound = {"shop": LiveExchange(kind="topic")}, [("shop", "orders", "order.*")]
+    nobody = a_view(queue, exchanges=exchanges, bindings=bound)
+    assert Routes(nobody).lost_patterns(queue) == ("order.*",)
+    somebody = a_view(queue, a_queue("order.new"), exchanges=exchanges, bindings=bound)
+    assert Routes(somebody).lost_patterns(queue) == ()
 
 
 # What waits
