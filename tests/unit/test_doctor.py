@@ -367,6 +367,28 @@ def test_a_classic_queue_is_deleted_by_a_broker_that_looks_once_more() -> None:
     assert "redrive move" not in str(line)
 
 
+def test_what_a_classic_queue_loses_as_a_quorum_queue_is_said_before() -> None:
+    def told(**arguments: Any) -> Finding:
+        queue = a_queue("orders", kind="classic", x_dead_letter_exchange="retry-exchange")
+        live = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
+        live |= queue.live.arguments
+        queue = replace(queue, live=replace(queue.live, arguments=live))
+        (found,) = [each for each in diagnose(a_view(queue)) if each.subject.name == "orders"]
+        assert found.check == "classic-dead-letters"
+        return found
+
+    refuses = "when full it will refuse new messages, not drop the oldest"
+    assert refuses not in told().advice
+    assert refuses in told(max_length=10).advice
+    assert told(max_length=10).commands
+    assert refuses not in told(max_length=10, overflow="reject-publish").advice
+    dead = told(max_length=10, overflow="reject-publish-dlx").advice
+    assert "refuse new messages, not dead-letter them" in dead
+    priorities = told(max_priority=5, max_length=10)
+    assert "x-max-priority 5" in priorities.advice
+    assert priorities.commands == ()
+
+
 def test_messages_of_a_queue_whose_making_anew_stopped_come_back_with_the_next() -> None:
     empty, waiting = a_queue("orders"), a_queue("orders.rebuilding", messages=3)
     said, (line,) = advice.rebuild(a_view(empty, waiting), empty, {})

@@ -15,6 +15,12 @@ from redrive.broker.topology import DELIVERY_LIMIT
 
 _FLAG: Final = "stream_queue"
 _FLAG_UNTIL: Final[Version] = (3, 12)
+_CLASSIC_ONLY: Final = ("x-queue-mode", "x-queue-version", "x-queue-master-locator")
+_PRIORITIES: Final = (
+    "It has priorities (x-max-priority {}), and only a quorum queue dead-letters at least once:"
+    " quorum queues have none before RabbitMQ 4.0, and others from then on. Make it a quorum queue"
+    " yourself if its consumers do without."
+)
 
 
 def about(queue: SeenQueue) -> Subject:
@@ -275,11 +281,7 @@ def at_most_once(view: View, routes: Routes) -> Iterator[Finding]:
 
 
 def _classic(view: View, queue: SeenQueue) -> Finding:
-    arguments = {**queue.live.arguments, "x-queue-type": "quorum"}
-    for argument in ("x-queue-mode", "x-queue-version", "x-max-priority", "x-queue-master-locator"):
-        arguments.pop(argument, None)
-    arguments |= {f"x-{key}": value for key, value in advice.AT_LEAST_ONCE.items()}
-    said, commands = advice.rebuild(view, queue, arguments)
+    said, commands = _as_quorum(view, queue)
     return Finding(
         check="classic-dead-letters",
         severity=Severity.NOTE,
@@ -291,12 +293,32 @@ def _classic(view: View, queue: SeenQueue) -> Finding:
     )
 
 
+def _as_quorum(view: View, queue: SeenQueue) -> tuple[str, tuple[Command, ...]]:
+    """What a classic queue loses as a quorum queue, and the commands where it is nothing."""
+    priorities = queue.live.arguments.get("x-max-priority")
+    if priorities is not None:
+        return _PRIORITIES.format(priorities), ()
+    arguments = {**queue.live.arguments, "x-queue-type": "quorum"}
+    for argument in _CLASSIC_ONLY:
+        arguments.pop(argument, None)
+    arguments |= {f"x-{key}": value for key, value in advice.AT_LEAST_ONCE.items()}
+    said, commands = advice.rebuild(view, queue, arguments)
+    return f"{_refuses(queue)} {said}".strip(), commands
+
+
+def _refuses(queue: SeenQueue) -> str:
+    """What reject-publish changes for the publishers of a queue; nothing if it has no limit."""
+    limited = any(queue.limit(key) is not None for key in ("max-length", "max-length-bytes"))
+    overflow = queue.in_force("overflow")
+    if not limited or overflow == "reject-publish":
+        return ""
+    now = "dead-letter them" if overflow == "reject-publish-dlx" else "drop the oldest"
+    return f"The queue has a limit: when full it will refuse new messages, not {now}."
+
+
 def _made_safe(view: View, queue: SeenQueue) -> tuple[str, tuple[Command, ...]]:
     """At least once: what that changes for others, and the commands."""
-    limited = [key for key in ("max-length", "max-length-bytes") if queue.limit(key) is not None]
-    said = ""
-    if limited and queue.in_force("overflow") != "reject-publish":
-        said = "The queue has a limit: when full it will refuse new messages, not drop the oldest."
+    said = _refuses(queue)
     if not advice.can_by_policy(queue, advice.AT_LEAST_ONCE):
         safe = {f"x-{key}": value for key, value in advice.AT_LEAST_ONCE.items()}
         arguments = {**queue.live.arguments, **safe}
