@@ -397,15 +397,21 @@ def test_messages_of_a_queue_whose_making_anew_stopped_come_back_with_the_next()
     assert ".rebuilding" in said
 
 
-def test_permissions_that_are_known_are_kept_and_unknown_ones_replaced() -> None:
-    lacking = Need("read", "queue", "dlq-queue", "to collect")
-    needs = (lacking, Need("write", "exchange", "route.delay", "to wait"))
-    known = a_view(needs=needs, lacking=(lacking,), permissions=Permissions("", "^a$|^b$", "^mine"))
-    words = shlex.split(str(advice.set_permissions(known)))
-    assert words[-3:] == ["^$", "^a$|^b$", "(^mine)|^(dlq-queue)$"]
-    unknown = replace(known, permissions=None)
-    words = shlex.split(str(advice.set_permissions(unknown)))
-    assert words[-3:] == ["^$", r"^(route\.delay)$", "^(dlq-queue)$"]
+def test_permissions_that_are_known_are_kept_and_unknown_ones_not_replaced() -> None:
+    lacking = (
+        Need("read", "queue", "dlq-queue", "to collect"),
+        Need("write", "exchange", "route.delay", "to wait"),
+    )
+    known = a_view(lacking=lacking, permissions=Permissions("", "^a$|^b$", "^mine"))
+    _, (command,) = advice.grant(known)
+    assert shlex.split(str(command))[-3:] == [
+        "^$",
+        r"(^a$|^b$)|^(route\.delay)$",
+        "(^mine)|^(dlq-queue)$",
+    ]
+    said, commands = advice.grant(replace(known, permissions=None))
+    assert commands == ()
+    assert said.endswith(r"none yet: write ^(route\.delay)$; read ^(dlq-queue)$")
 
 
 # What is shown
