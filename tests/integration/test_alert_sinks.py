@@ -257,6 +257,14 @@ async def test_a_mail_server_that_does_not_let_us_in_is_said_and_tried_again(
     assert "wrong" not in waiting.error
 
 
+async def test_a_mail_that_cannot_be_written_ends_nobody(store: Store) -> None:
+    settings = sink("email", "smtp://127.0.0.1:1", sender="a@example.com", to=["b@example.com"])
+    at = await firing(store, settings.model_copy(update={"sender": "a@["}))  # no settings take it
+    await at.tell()
+    (waiting,) = await store.alert_messages.waiting()
+    assert waiting.error == "it cannot be told: AttributeError"
+
+
 @pytest.mark.parametrize(
     ("address", "near"),
     [

@@ -157,14 +157,7 @@ class EmailSink:
         self._thread = thread
 
     async def send(self, document: Document) -> None:
-        mail = EmailMessage()
-        mail["Subject"] = f"Redrive: {title(document)}"
-        mail["From"] = self._settings.sender
-        mail["To"] = ", ".join(self._settings.to)
-        mail["Message-ID"] = f"<{document['id']}@redrive>"
-        mail["Date"] = read_time(document["at"])
-        mail.set_content("\n".join(lines(document)) + "\n")
-        await _in_thread(self._thread, _mail, self._settings.url.reveal(), mail)
+        await _in_thread(self._thread, _mail, self._settings, document)
 
 
 _SINKS: Final[dict[SinkKind, Callable[[AlertSinkSettings, ThreadPoolExecutor], Sink]]] = {
@@ -234,8 +227,9 @@ def _post(url: str, body: bytes, headers: dict[str, str]) -> None:
         raise SinkFailed(_plainly(error)) from None
 
 
-def _mail(url: str, mail: EmailMessage) -> None:
-    parts = urlsplit(url)
+def _mail(settings: AlertSinkSettings, document: Document) -> None:
+    mail = _written(settings, document)
+    parts = urlsplit(settings.url.reveal())
     host = parts.hostname or ""
     try:
         with _connected(parts.scheme, host, parts.port) as server:
@@ -248,6 +242,17 @@ def _mail(url: str, mail: EmailMessage) -> None:
             server.send_message(mail)
     except (OSError, smtplib.SMTPException, ValueError) as error:
         raise SinkFailed(_plainly(error)) from None
+
+
+def _written(settings: AlertSinkSettings, document: Document) -> EmailMessage:
+    mail = EmailMessage()
+    mail["Subject"] = f"Redrive: {title(document)}"
+    mail["From"] = settings.sender
+    mail["To"] = ", ".join(settings.to)
+    mail["Message-ID"] = f"<{document['id']}@redrive>"
+    mail["Date"] = read_time(document["at"])
+    mail.set_content("\n".join(lines(document)) + "\n")
+    return mail
 
 
 def _require_private(server: smtplib.SMTP) -> None:
