@@ -22,6 +22,7 @@ from structlog.testing import capture_logs
 from bench.letters import dead_letters
 from redrive.broker.processes import free_ports
 from redrive.domain.filters import Filters
+from redrive.errors import SinkFailed
 from redrive.settings.alerts import AlertSinkSettings
 from redrive.settings.values import SinkUrl
 from redrive.store.store import Store
@@ -289,8 +290,13 @@ async def test_a_recipient_whom_the_server_refuses_is_in_the_log_and_the_others_
     assert refused["recipient"] == "gone@example.com"
     assert refused["error"] == "550 no such user"
     assert await store.alert_messages.waiting() == []
-    box.unknown = set(to)
     await at.judge(timedelta(hours=5))
+    message = await store.alert_messages.claim("other", "email", LEASE)
+    assert message is not None
+    with pytest.raises(SinkFailed, match="it refused gone@example"):
+        await at.sinks.by_name["email"].send({**message.document, "status": "test"})
+    box.unknown = set(to)
+    later(store, 2 * LEASE)
     await at.tell()
     (waiting,) = await store.alert_messages.waiting()
     assert "550" in waiting.error

@@ -152,7 +152,8 @@ class EmailSink:
     this machine.
 
     A server that refuses some of the recipients has taken the mail for the others: to try again
-    would hold up what they are to hear next, so the log says who has not got it.
+    would hold up what they are to hear next, so the log says who has not got it; of a test, the
+    answer does.
     """
 
     refreshed = False
@@ -163,6 +164,9 @@ class EmailSink:
 
     async def send(self, document: Document) -> None:
         refused = await _in_thread(self._thread, _mail, self._settings, document)
+        if refused and document["status"] == Telling.TEST.value:
+            shown = "; ".join(f"{recipient}: {reason}" for recipient, reason in refused.items())
+            raise SinkFailed(f"it refused {shown}")
         for recipient, reason in refused.items():
             log.error(
                 "alert.recipient_refused",
