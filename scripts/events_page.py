@@ -40,6 +40,9 @@ ELSEWHERE: dict[str, tuple[str, tuple[str, ...], str]] = {
 
 MEANINGS = {
     "alert.given_up": "A sink did not take a message for three days",
+    "alert.recipient_refused": (
+        "The mail server took a message for others, and not for this recipient"
+    ),
     "alert.sink_away": "A sink does not take messages; it is tried again",
     "alert.sink_back": "It takes them again",
     "collector.back": "The collector consumes its queue again",

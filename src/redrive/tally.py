@@ -46,10 +46,6 @@ class Tally:
         taken, self._counts = self._counts, Counter()
         return taken
 
-    def give_back(self, counts: Counts) -> None:
-        """What was taken could not be written: it is for the next time."""
-        self._counts.update(counts)
-
 
 def observe(counts: Counts, metric: Metric, seconds: float) -> None:
     """Count an observation of a histogram: its bucket, and the sum in milliseconds."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from playwright.async_api import Browser, expect
 
 from redrive.domain.filters import Filters
+from redrive.work.conditions import BLOCKED
 from tests.browser.console import Console, accessibility_faults, scrolls_sideways
 from tests.browser.lively import breaker_opens, goes_on, replay_of
 from tests.services.letters import failed
@@ -124,6 +125,10 @@ async def test_a_broker_that_blocks_or_is_away_is_told_on_top(
         await expect(page.get_by_text("connection.blocked")).to_be_visible()
         await expect(system).to_contain_text("blocked")
         assert await accessibility_faults(page) == []
+        async with server.client() as client:
+            health = (await client.get("/api/v1/health")).json()
+        assert health["blocked"] is True
+        assert [each for each in health["unmet"] if each not in health["busy"]] == [BLOCKED]
         node.kill()
         gone = page.get_by_text("The broker cannot be reached")
         await expect(gone).to_be_visible()

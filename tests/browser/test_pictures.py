@@ -31,7 +31,7 @@ async def is_well(route: Route) -> None:
     """The machine that takes pictures may be busy; the pictures are not of that."""
     answer = await route.fetch()
     health: dict[str, Any] = await answer.json()
-    await route.fulfill(response=answer, json={**health, "unmet": []})
+    await route.fulfill(response=answer, json={**health, "unmet": [], "busy": []})
 
 
 async def taken(page: Page, file: Path) -> None:

@@ -15,6 +15,7 @@ from redrive.domain.letter import Result
 from redrive.domain.lifecycle import State
 from redrive.domain.metrics import COUNTED, INFINITE, METRICS, Kind, Metric, Readings
 from redrive.domain.verdict import Receipt
+from redrive.errors import StoreUnreachable
 from redrive.store.counts import ALIVE, Counts
 from redrive.store.store import Store, open_letter_store
 from redrive.tally import Tally
@@ -193,6 +194,32 @@ async def test_a_process_that_ends_writes_the_last_of_its_counts(store: Store) -
     found = await read(store)
     assert found.total(metrics.PROCESSES.name) == 0
     assert found.total(metrics.RECONNECTS.name, "worker") == 1
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("committed", [True, False])
+async def test_what_may_have_been_written_when_the_store_went_away_counts_once(
+    store: Store, *, committed: bool, last: bool
+) -> None:
+    class Away(Counts):
+        is_away = True
+
+        async def beat(self, *given: Any) -> None:
+            if committed or not self.is_away:
+                await super().beat(*given)
+            if self.is_away:
+                raise StoreUnreachable("the answer is lost", remedy="")
+
+    away, tally = Away(store.database, store.clock), Tally()
+    counting = Counting("p1", {"worker"}, away, tally)
+    for _ in range(2):
+        tally.count(metrics.RECONNECTS, "worker")
+        await counting.write()
+    away.is_away = False
+    await counting.write(last=last)
+    await counting.write(last=last)
+    assert await total(store, metrics.RECONNECTS, "worker") == 2
+    assert (await read(store)).total(metrics.PROCESSES.name) == (0 if last else 1)
 
 
 async def test_an_unexpected_error_of_the_counting_is_logged_when_it_happens(store: Store) -> None:

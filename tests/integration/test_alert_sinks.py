@@ -17,10 +17,12 @@ import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, Envelope
 from aiosmtpd.smtp import Session as SmtpSession
+from structlog.testing import capture_logs
 
 from bench.letters import dead_letters
 from redrive.broker.processes import free_ports
 from redrive.domain.filters import Filters
+from redrive.errors import SinkFailed
 from redrive.settings.alerts import AlertSinkSettings
 from redrive.settings.values import SinkUrl
 from redrive.store.store import Store
@@ -193,6 +195,20 @@ class Mailbox:
 
     def __init__(self) -> None:
         self.mails: list[tuple[list[str], bytes]] = []
+        self.unknown: set[str] = set()
+
+    async def handle_RCPT(  # noqa: N802  (the library's name)
+        self,
+        _server: Any,
+        _session: SmtpSession,
+        envelope: Envelope,
+        address: str,
+        _options: list[str],
+    ) -> str:
+        if address in self.unknown:
+            return "550 no such user"
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
 
     async def handle_DATA(  # noqa: N802  (the library's name)
         self, _server: Any, _session: SmtpSession, envelope: Envelope
@@ -255,6 +271,43 @@ async def test_a_mail_server_that_does_not_let_us_in_is_said_and_tried_again(
     (waiting,) = await store.alert_messages.waiting()
     assert "535" in waiting.error
     assert "wrong" not in waiting.error
+
+
+@pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")
+async def test_a_recipient_whom_the_server_refuses_is_in_the_log_and_the_others_are_told(
+    store: Store, mailbox: tuple[Mailbox, int]
+) -> None:
+    box, port = mailbox
+    box.unknown = {"gone@example.com"}
+    url = f"smtp://ann:p%40ss@127.0.0.1:{port}"
+    to = ["gone@example.com", "ops@example.com"]
+    at = await firing(store, sink("email", url, sender="redrive@example.com", to=to))
+    with capture_logs() as logged:
+        await at.tell()
+    assert [recipients for recipients, _ in box.mails] == [["ops@example.com"]]
+    (refused,) = [each for each in logged if each["event"] == "alert.recipient_refused"]
+    assert (refused["sink"], refused["alert"]) == ("email", "TooMany")
+    assert refused["recipient"] == "gone@example.com"
+    assert refused["error"] == "550 no such user"
+    assert await store.alert_messages.waiting() == []
+    await at.judge(timedelta(hours=5))
+    message = await store.alert_messages.claim("other", "email", LEASE)
+    assert message is not None
+    with pytest.raises(SinkFailed, match="it refused gone@example"):
+        await at.sinks.by_name["email"].send({**message.document, "status": "test"})
+    box.unknown = set(to)
+    later(store, 2 * LEASE)
+    await at.tell()
+    (waiting,) = await store.alert_messages.waiting()
+    assert "550" in waiting.error
+
+
+async def test_a_mail_that_cannot_be_written_ends_nobody(store: Store) -> None:
+    settings = sink("email", "smtp://127.0.0.1:1", sender="a@example.com", to=["b@example.com"])
+    at = await firing(store, settings.model_copy(update={"sender": "a@["}))  # no settings take it
+    await at.tell()
+    (waiting,) = await store.alert_messages.waiting()
+    assert waiting.error == "it cannot be told: AttributeError"
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,32 @@ def test_a_dead_letter_exchange_that_leads_nowhere_gets_a_listener(
     assert patient.foreign.take("retry-queue") == b"failed"
 
 
+@pytest.mark.parametrize(
+    ("exchange", "source", "bound"),
+    [("dlx", "topic", "order.#"), ("dlx", "fanout", ""), ("", "topic", "order.*")],
+)
+def test_dead_messages_of_unknown_keys_get_one_that_a_direct_exchange_can_take(
+    patient: Patient, exchange: str, source: str, bound: str
+) -> None:
+    with patient.foreign.channel() as channel:
+        channel.exchange_declare("shop", source, durable=True)
+        if exchange:
+            channel.exchange_declare(exchange, "direct", durable=True)
+            channel.queue_bind("retry-queue", exchange, "#")  # a letter here, which nothing has
+        patient.foreign.declare("orders", dead_letter_exchange=exchange)
+        channel.queue_bind("orders", "shop", bound)
+    patient.foreign.policy("ttl", {"message-ttl": 600_000}, pattern="^orders$", priority=7)
+    patient.foreign.in_force("orders")
+    found = patient.cure("dead-letter-target", "orders")
+    assert found["severity"] == "critical"
+    assert patient.foreign.in_force("orders")[1]["message-ttl"] == 600_000
+    with patient.foreign.channel() as channel:
+        channel.basic_publish("shop", "order.new", b"failed")
+        tag = eventually(lambda: channel.basic_get("orders")[0]).delivery_tag
+        channel.basic_reject(tag, requeue=False)
+    assert patient.foreign.take("retry-queue") == b"failed"
+
+
 def test_a_dead_letter_queue_that_does_not_exist_is_made(patient: Patient) -> None:
     patient.foreign.declare(
         "orders", "classic", dead_letter_exchange="", dead_letter_routing_key="orders.dead"

@@ -45,6 +45,8 @@ def test_a_rule_of_the_same_name_takes_the_place_of_a_default(tmp_path: Path) ->
 
 HOOK = '[[alert_sink]]\nname = "hook"\nkind = "webhook"\nurl = "https://x.example/h"\n'
 
+MAIL = '[[alert_sink]]\nname = "mail"\nkind = "email"\nurl = "smtp://x.example"\n'
+
 
 @pytest.mark.parametrize(
     ("text", "problem"),
@@ -72,6 +74,14 @@ HOOK = '[[alert_sink]]\nname = "hook"\nkind = "webhook"\nurl = "https://x.exampl
         (
             HOOK.replace("webhook", "email").replace("https", "smtp"),
             "expected 'sender' and 'to' for e-mail",
+        ),
+        (
+            MAIL + 'sender = "a@["\nto = ["b@example.com"]\n',
+            "expected an address, such as 'redrive@example.com', got 'a@['",
+        ),
+        (
+            MAIL + 'sender = "a@example.com"\nto = ["b@example.com", "c@d,e"]\n',
+            "alert_sink[0].to[1]",
         ),
         ('[server]\npublic_url = "https://u:p@x.example"\n', "server.public_url"),
     ],
@@ -127,3 +137,11 @@ def test_sinks_that_are_not_tables_show_nothing_of_their_secrets(text: str) -> N
         load(environ={"HOME": "/home/x", "REDRIVE_ALERT_SINK": text})
     assert "alert_sink" in str(refused.value)
     assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "address", ["ops@example.com", "jörg@bücher.example", "Ops<o@example.com>", "a@[127.0.0.1]"]
+)
+def test_what_mail_can_be_sent_to_is_an_address(tmp_path: Path, address: str) -> None:
+    settings = loaded(tmp_path, f'{MAIL}sender = "{address}"\nto = ["{address}"]\n')
+    assert settings.alert_sink[0].to == (address,)

@@ -81,6 +81,38 @@ def test_a_share_of_nothing_is_unknown_and_no_comparison_with_it_holds() -> None
         assert not parse(f"dlq_resolution_rate {sign} 0.5").holds(now)
 
 
+UNKNOWN, TRUE, FALSE = "dlq_resolution_rate >= 0.5", "dlq_failed == 7", "dlq_failed != 7"
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        (f"not {UNKNOWN}", False),
+        (f"not not {UNKNOWN}", False),
+        (f"not (not {UNKNOWN} or {FALSE})", False),
+        (f"{UNKNOWN} or {TRUE}", True),
+        (f"{TRUE} or {UNKNOWN}", True),
+        (f"{UNKNOWN} or {FALSE}", False),
+        (f"not ({UNKNOWN} or {FALSE})", False),
+        (f"not ({UNKNOWN} or {TRUE})", False),
+        (f"{UNKNOWN} and {TRUE}", False),
+        (f"not ({UNKNOWN} and {TRUE})", False),
+        (f"not ({UNKNOWN} and {FALSE})", True),
+        (f"not ({FALSE} and {UNKNOWN})", True),
+        ("not dlq_backlog / (dlq_backlog - dlq_backlog) > 1", False),
+    ],
+)
+def test_what_is_unknown_stays_so_and_a_condition_holds_only_if_it_is_known_to(
+    text: str, holds: bool
+) -> None:
+    assert parse(text).holds(moment(pending=3)) is holds
+
+
+def test_prometheus_is_asked_for_the_opposite_of_what_is_negated() -> None:
+    asked = parse("not (dlq_backlog > 1 and not dlq_failed == 2)").promql()
+    assert asked == "((redrive:backlog:letters <= 1) or (redrive:failed:letters == 2))"
+
+
 @pytest.mark.parametrize(
     ("text", "place", "problem"),
     [
@@ -130,8 +162,8 @@ def test_very_long_and_very_deep_texts_are_refused() -> None:
 def test_prometheus_is_told_the_same() -> None:
     found = parse("dlq_backlog > 10 and not rate(retries, 5m) > 60/min").promql()
     assert found == (
-        "((redrive:backlog:letters > 10) and (vector(1) unless"
-        " (max(sum by (instance) (rate(redrive_retries_total[5m]))) > 1)))"
+        "((redrive:backlog:letters > 10) and"
+        " (max(sum by (instance) (rate(redrive_retries_total[5m]))) <= 1))"
     )
 
 

@@ -230,16 +230,52 @@ def test_a_message_keeps_its_own_keys_and_those_that_lead_nowhere_are_lost() -> 
     assert "the key 'order.old' to no queue" in found.reason
 
 
-def test_of_a_pattern_nobody_knows_the_keys_so_only_an_empty_exchange_is_wrong() -> None:
+def a_dead_letter_exchange(
+    kind: str, *keys: str, source: str = "topic", bound: str = "order.#"
+) -> tuple[View, SeenQueue]:
+    """A queue bound by a pattern, and its dead letter exchange with a queue bound by some keys."""
     queue = a_queue("orders", x_dead_letter_exchange="dlx")
-    exchanges = {"dlx": LiveExchange(kind="direct"), "shop": LiveExchange(kind="topic")}
-    bound = [("shop", "orders", "order.#")]
-    empty = a_view(queue, exchanges=exchanges, bindings=bound)
-    assert Routes(empty).lost_keys(queue) == ("#",)
-    some = a_view(
-        queue, a_queue("x.dlq"), exchanges=exchanges, bindings=[*bound, ("dlx", "x.dlq", "k")]
-    )
-    assert Routes(some).lost_keys(queue) == ()
+    exchanges = {"dlx": LiveExchange(kind=kind), "shop": LiveExchange(kind=source)}
+    bindings = [("shop", "orders", bound), *(("dlx", "x.dlq", key) for key in keys)]
+    return a_view(queue, a_queue("x.dlq"), exchanges=exchanges, bindings=bindings), queue
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "lost"),
+    [
+        ("direct", [], ("order.#",)),
+        ("direct", ["#"], ("order.#",)),
+        ("direct", ["order.*"], ("order.#",)),
+        ("direct", ["stock.new"], ("order.#",)),
+        ("direct", ["#", "order.new"], ()),
+        ("topic", [], ("order.#",)),
+        ("topic", ["#"], ()),
+        ("headers", [], ("order.#",)),
+        ("headers", [""], ()),
+    ],
+)
+def test_of_a_pattern_nobody_knows_the_keys_so_only_what_takes_none_of_them_is_wrong(
+    kind: str, keys: list[str], lost: tuple[str, ...]
+) -> None:
+    view, queue = a_dead_letter_exchange(kind, *keys)
+    assert Routes(view).lost_patterns(queue) == lost
+    assert Routes(view).targets(queue) == (set() if lost else {"x.dlq"})
+
+
+@pytest.mark.parametrize("source", ["fanout", "headers"])
+def test_what_comes_by_any_key_may_have_any_that_is_no_pattern(source: str) -> None:
+    for key, lost in (("#", ("#",)), ("k", ())):
+        view, queue = a_dead_letter_exchange("direct", key, source=source, bound="")
+        assert Routes(view).lost_patterns(queue) == lost
+
+
+def test_the_default_exchange_takes_a_pattern_only_to_queues_named_so() -> None:
+    queue = a_queue("orders", x_dead_letter_exchange="")
+    exchanges, bound = {"shop": LiveExchange(kind="topic")}, [("shop", "orders", "order.*")]
+    nobody = a_view(queue, exchanges=exchanges, bindings=bound)
+    assert Routes(nobody).lost_patterns(queue) == ("order.*",)
+    somebody = a_view(queue, a_queue("order.new"), exchanges=exchanges, bindings=bound)
+    assert Routes(somebody).lost_patterns(queue) == ()
 
 
 # What waits
@@ -331,6 +367,28 @@ def test_a_classic_queue_is_deleted_by_a_broker_that_looks_once_more() -> None:
     assert "redrive move" not in str(line)
 
 
+def test_what_a_classic_queue_loses_as_a_quorum_queue_is_said_before() -> None:
+    def told(**arguments: Any) -> Finding:
+        queue = a_queue("orders", kind="classic", x_dead_letter_exchange="retry-exchange")
+        live = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
+        live |= queue.live.arguments
+        queue = replace(queue, live=replace(queue.live, arguments=live))
+        (found,) = [each for each in diagnose(a_view(queue)) if each.subject.name == "orders"]
+        assert found.check == "classic-dead-letters"
+        return found
+
+    refuses = "when full it will refuse new messages, not drop the oldest"
+    assert refuses not in told().advice
+    assert refuses in told(max_length=10).advice
+    assert told(max_length=10).commands
+    assert refuses not in told(max_length=10, overflow="reject-publish").advice
+    dead = told(max_length=10, overflow="reject-publish-dlx").advice
+    assert "refuse new messages, not dead-letter them" in dead
+    priorities = told(max_priority=5, max_length=10)
+    assert "x-max-priority 5" in priorities.advice
+    assert priorities.commands == ()
+
+
 def test_messages_of_a_queue_whose_making_anew_stopped_come_back_with_the_next() -> None:
     empty, waiting = a_queue("orders"), a_queue("orders.rebuilding", messages=3)
     said, (line,) = advice.rebuild(a_view(empty, waiting), empty, {})
@@ -339,15 +397,21 @@ def test_messages_of_a_queue_whose_making_anew_stopped_come_back_with_the_next()
     assert ".rebuilding" in said
 
 
-def test_permissions_that_are_known_are_kept_and_unknown_ones_replaced() -> None:
-    lacking = Need("read", "queue", "dlq-queue", "to collect")
-    needs = (lacking, Need("write", "exchange", "route.delay", "to wait"))
-    known = a_view(needs=needs, lacking=(lacking,), permissions=Permissions("", "^a$|^b$", "^mine"))
-    words = shlex.split(str(advice.set_permissions(known)))
-    assert words[-3:] == ["^$", "^a$|^b$", "(^mine)|^(dlq-queue)$"]
-    unknown = replace(known, permissions=None)
-    words = shlex.split(str(advice.set_permissions(unknown)))
-    assert words[-3:] == ["^$", r"^(route\.delay)$", "^(dlq-queue)$"]
+def test_permissions_that_are_known_are_kept_and_unknown_ones_not_replaced() -> None:
+    lacking = (
+        Need("read", "queue", "dlq-queue", "to collect"),
+        Need("write", "exchange", "route.delay", "to wait"),
+    )
+    known = a_view(lacking=lacking, permissions=Permissions("", "^a$|^b$", "^mine"))
+    _, (command,) = advice.grant(known)
+    assert shlex.split(str(command))[-3:] == [
+        "^$",
+        r"(^a$|^b$)|^(route\.delay)$",
+        "(^mine)|^(dlq-queue)$",
+    ]
+    said, commands = advice.grant(replace(known, permissions=None))
+    assert commands == ()
+    assert said.endswith(r"none yet: write ^(route\.delay)$; read ^(dlq-queue)$")
 
 
 # What is shown

@@ -1520,6 +1520,11 @@ export interface components {
              */
             blocked: boolean;
             broker: components["schemas"]["Part"];
+            /**
+             * Busy
+             * @description Those of `unmet` that `blocked` does not say.
+             */
+            busy: string[];
             /** Ok */
             ok: boolean;
             store: components["schemas"]["Part"];
@@ -4297,7 +4302,10 @@ export interface operations {
     create_token: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The same key with the same request gets the same answer, and is done once. */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -4330,7 +4338,10 @@ export interface operations {
     revoke_token: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The same key with the same request gets the same answer, and is done once. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 token_id: string;
             };

@@ -1,7 +1,8 @@
 """What a condition of an alert is: judged at a moment, and written for Prometheus.
 
 Guarantees: judging cannot fail, call anything or run long. A comparison with a measure that is
-unknown, or with a division by zero, does not hold. How a condition is written is in
+unknown, or with a division by zero, is unknown itself (None), and stays so through `not`, `and` and
+`or` as in SQL: a condition holds only if it is known to. How it is written is in
 `condition_reader`.
 """
 
@@ -25,6 +26,7 @@ COMPARING: Final[dict[str, Callable[[float, float], bool]]] = {
     "==": operator.eq,
     "!=": operator.ne,
 }
+_OPPOSITES: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 _COUNTING: Final[dict[str, Callable[[float, float], float]]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -99,12 +101,15 @@ class Compared:
     left: Value
     right: Value
 
-    def judge(self, moment: Moment) -> bool:
+    def judge(self, moment: Moment) -> bool | None:
         left, right = self.left.judge(moment), self.right.judge(moment)
-        return left is not None and right is not None and COMPARING[self.sign](left, right)
+        return None if left is None or right is None else COMPARING[self.sign](left, right)
 
     def promql(self) -> str:
         return f"({self.left.promql()} {self.sign} {self.right.promql()})"
+
+    def opposite(self) -> Judged:
+        return Compared(_OPPOSITES[self.sign], self.left, self.right)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,23 +120,35 @@ class Joined:
     left: Judged
     right: Judged
 
-    def judge(self, moment: Moment) -> bool:
-        left, right = self.left.judge(moment), self.right.judge(moment)
-        return (left and right) if self.word == "and" else (left or right)
+    def judge(self, moment: Moment) -> bool | None:
+        found = {self.left.judge(moment), self.right.judge(moment)}
+        decides = self.word == "or"  # one that is true settles an `or`, a false one an `and`
+        if decides in found:
+            return decides
+        return None if None in found else not decides
 
     def promql(self) -> str:
         return f"({self.left.promql()} {self.word} {self.right.promql()})"
+
+    def opposite(self) -> Judged:
+        word = "or" if self.word == "and" else "and"
+        return Joined(word, self.left.opposite(), self.right.opposite())
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
     inner: Judged
 
-    def judge(self, moment: Moment) -> bool:
-        return not self.inner.judge(moment)
+    def judge(self, moment: Moment) -> bool | None:
+        found = self.inner.judge(moment)
+        return None if found is None else not found
 
     def promql(self) -> str:
-        return f"(vector(1) unless {self.inner.promql()})"
+        # To Prometheus what is unknown and what is false are both nothing, so nothing is negated.
+        return self.inner.opposite().promql()
+
+    def opposite(self) -> Judged:
+        return self.inner
 
 
 Value = Number | Named | Over | Sum
@@ -146,7 +163,7 @@ class Condition:
     root: Judged
 
     def holds(self, moment: Moment) -> bool:
-        return self.root.judge(moment)
+        return self.root.judge(moment) is True
 
     def value(self, moment: Moment) -> float | None:
         """The number that its first comparison looks at, to be shown."""

@@ -611,6 +611,7 @@ class Health(Document):
     broker: Part
     blocked: bool = Field(description="The broker blocks publishers (`connection.blocked`).")
     unmet: list[str] = Field(description="Why letters should not be sent in numbers now.")
+    busy: list[str] = Field(description="Those of `unmet` that `blocked` does not say.")
     version: str
 
 

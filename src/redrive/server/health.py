@@ -124,6 +124,7 @@ async def get_health(request: Request) -> Response:
             "broker": {"ok": parts.broker is None, "detail": parts.broker},
             "blocked": BLOCKED in parts.unmet,
             "unmet": list(parts.unmet),
+            "busy": [each for each in parts.unmet if each != BLOCKED],
             "version": __version__,
         }
     )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated, Final
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from redrive.domain.alerting import (
     DEFAULT_RULES,
@@ -27,6 +27,7 @@ from redrive.settings.values import (
     Expected,
     Secret,
     SinkUrl,
+    mail_address,
     read_secret,
     read_sink_url,
 )
@@ -35,6 +36,9 @@ _Name = Annotated[
     str,
     Field(pattern=rf"^{NAME_PATTERN}$"),
     Expected("a name of 1 to 100 letters, digits and underscores, not beginning with a digit"),
+]
+_Address = Annotated[
+    str, Field(max_length=320, pattern=r"^[^\s@]+@[^\s@]+$"), AfterValidator(mail_address)
 ]
 _DEFAULTS: Final = {rule.name: rule for rule in DEFAULT_RULES}
 
@@ -86,13 +90,9 @@ class AlertSinkSettings(Section):
         BeforeValidator(read_secret),
         Expected("text of 1 to 1000 characters, which a webhook is signed with"),
     ] = None
-    sender: Annotated[
-        str | None,
-        Field(max_length=320, pattern=r"^[^\s@]+@[^\s@]+$"),
-        Expected("an address, such as 'redrive@example.com'"),
-    ] = None
+    sender: Annotated[_Address | None, Expected("an address, such as 'redrive@example.com'")] = None
     to: Annotated[
-        tuple[Annotated[str, Field(max_length=320, pattern=r"^[^\s@]+@[^\s@]+$")], ...],
+        tuple[_Address, ...],
         Expected("a list of addresses, such as ['ops@example.com']"),
     ] = ()
 

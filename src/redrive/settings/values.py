@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from email.errors import NonASCIILocalPartDefect
+from email.policy import EmailPolicy
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -113,6 +115,18 @@ def read_sink_url(value: object) -> SinkUrl:
     if text.lower().startswith("http") and "@" in urlsplit(text).netloc:
         raise ValueError("nobody would send the password")
     return SinkUrl(text)
+
+
+def mail_address(text: str) -> str:
+    """One address, as the parser that writes the headers of a mail reads it."""
+    try:
+        header = EmailPolicy().header_factory("To", text)
+    except Exception:  # noqa: BLE001  (it fails in ways of its own, such as AttributeError)
+        raise ValueError("not an address") from None
+    odd = [each for each in header.defects if not isinstance(each, NonASCIILocalPartDefect)]
+    if odd or [bool(each.username and each.domain) for each in header.addresses] != [True]:
+        raise ValueError("not an address")
+    return text
 
 
 def read_secret(value: object) -> Secret:

@@ -5,7 +5,8 @@ counted in memory; a count is the sum of its rows. So writers never wait for eac
 process that ends takes nothing with it but what it had not written yet. `compact` sums rows up.
 
 A process also says that it is there, and how things stand with it (`beat`); one that was not heard
-of for a while is gone.
+of for a while is gone. Its row names the last batch of counts that it wrote, in the transaction
+that wrote them: one that is written again, because the answer to the commit was lost, counts once.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import delete, func, select, text
+from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -31,6 +32,8 @@ _PROCESS: Final = redrive_process.c
 ALIVE: Final = timedelta(seconds=45)
 """A process that was not heard of for longer is gone."""
 _FORGOTTEN: Final = timedelta(hours=1)
+_BATCH: Final = "batch"
+"""Among the levels of a process, which all have names of metrics: its last batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,14 @@ class ProcessOf:
 
     roles: tuple[str, ...]
     levels: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What a process counted for a while; the same batch may be written again."""
+
+    id: int
+    counts: Mapping[tuple[str, str], int]
 
 
 async def add_counts(connection: AsyncConnection, counts: Mapping[tuple[str, str], int]) -> None:
@@ -87,7 +98,7 @@ class Counts:
         process: str,
         roles: Collection[str],
         levels: Mapping[str, int],
-        counts: Mapping[tuple[str, str], int],
+        batch: Batch,
     ) -> None:
         """A process is there; with what it has counted since it last said so."""
         async with self._database.writing() as connection:
@@ -96,16 +107,21 @@ class Counts:
             row = {
                 "id": process,
                 "roles": ",".join(sorted(roles)),
-                "levels": json.dumps(dict(levels)),
+                "levels": "{}",
                 "started_at": now,
                 "seen_at": now,
             }
             insert = dialect.insert(redrive_process).values(row)
-            changed = {"levels": row["levels"], "seen_at": now}
+            # This waits for an earlier transaction of the process whose answer was lost.
             await connection.execute(
-                insert.on_conflict_do_update(index_elements=["id"], set_=changed)
+                insert.on_conflict_do_update(index_elements=["id"], set_={"seen_at": now})
             )
-            await add_counts(connection, counts)
+            here = _PROCESS.id == process
+            before = (await connection.execute(select(_PROCESS.levels).where(here))).scalar_one()
+            if json.loads(before).get(_BATCH) != batch.id:
+                await add_counts(connection, batch.counts)
+            shown = json.dumps({**levels, _BATCH: batch.id})
+            await connection.execute(update(redrive_process).where(here).values(levels=shown))
 
     async def leave(self, process: str, counts: Mapping[tuple[str, str], int]) -> None:
         """A process ends, with the last of what it has counted."""

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import structlog
@@ -45,6 +45,7 @@ _FIRES_ON: Final = timedelta(minutes=5)
 """How long Alertmanager takes an alert for firing that is not told again."""
 
 Document = dict[str, Any]
+_T = TypeVar("_T")
 
 
 class Sink(Protocol):
@@ -148,7 +149,12 @@ class AlertmanagerSink:
 
 class EmailSink:
     """Sends by SMTP; encrypted wherever the server can, and a password never otherwise, except to
-    this machine."""
+    this machine.
+
+    A server that refuses some of the recipients has taken the mail for the others: to try again
+    would hold up what they are to hear next, so the log says who has not got it; of a test, the
+    answer does.
+    """
 
     refreshed = False
 
@@ -157,14 +163,19 @@ class EmailSink:
         self._thread = thread
 
     async def send(self, document: Document) -> None:
-        mail = EmailMessage()
-        mail["Subject"] = f"Redrive: {title(document)}"
-        mail["From"] = self._settings.sender
-        mail["To"] = ", ".join(self._settings.to)
-        mail["Message-ID"] = f"<{document['id']}@redrive>"
-        mail["Date"] = read_time(document["at"])
-        mail.set_content("\n".join(lines(document)) + "\n")
-        await _in_thread(self._thread, _mail, self._settings.url.reveal(), mail)
+        refused = await _in_thread(self._thread, _mail, self._settings, document)
+        if refused and document["status"] == Telling.TEST.value:
+            shown = "; ".join(f"{recipient}: {reason}" for recipient, reason in refused.items())
+            raise SinkFailed(f"it refused {shown}")
+        for recipient, reason in refused.items():
+            log.error(
+                "alert.recipient_refused",
+                sink=self._settings.name,
+                alert=document["alert"],
+                recipient=recipient,
+                error=reason,
+                remedy="mend or remove the address in 'to' of this [[alert_sink]]",
+            )
 
 
 _SINKS: Final[dict[SinkKind, Callable[[AlertSinkSettings, ThreadPoolExecutor], Sink]]] = {
@@ -198,10 +209,10 @@ def sign(secret: str, seconds: int, body: bytes) -> str:
     return f"t={seconds},v1={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"
 
 
-async def _in_thread(thread: ThreadPoolExecutor, function: Any, *given: Any) -> None:
+async def _in_thread(thread: ThreadPoolExecutor, function: Callable[..., _T], *given: object) -> _T:
     try:
         async with asyncio.timeout(_DEADLINE):
-            await asyncio.get_running_loop().run_in_executor(thread, function, *given)
+            return await asyncio.get_running_loop().run_in_executor(thread, function, *given)
     except SinkFailed:
         raise
     except TimeoutError:
@@ -234,8 +245,10 @@ def _post(url: str, body: bytes, headers: dict[str, str]) -> None:
         raise SinkFailed(_plainly(error)) from None
 
 
-def _mail(url: str, mail: EmailMessage) -> None:
-    parts = urlsplit(url)
+def _mail(settings: AlertSinkSettings, document: Document) -> dict[str, str]:
+    """Send it; the recipients that the server refused, while it took others, and why."""
+    mail = _written(settings, document)
+    parts = urlsplit(settings.url.reveal())
     host = parts.hostname or ""
     try:
         with _connected(parts.scheme, host, parts.port) as server:
@@ -245,9 +258,24 @@ def _mail(url: str, mail: EmailMessage) -> None:
             if parts.username:
                 _require_private(server)
                 server.login(unquote(parts.username), unquote(parts.password or ""))
-            server.send_message(mail)
+            refused = server.send_message(mail)
     except (OSError, smtplib.SMTPException, ValueError) as error:
         raise SinkFailed(_plainly(error)) from None
+    return {
+        recipient: f"{code} {answer.decode(errors='replace')}"
+        for recipient, (code, answer) in refused.items()
+    }
+
+
+def _written(settings: AlertSinkSettings, document: Document) -> EmailMessage:
+    mail = EmailMessage()
+    mail["Subject"] = f"Redrive: {title(document)}"
+    mail["From"] = settings.sender
+    mail["To"] = ", ".join(settings.to)
+    mail["Message-ID"] = f"<{document['id']}@redrive>"
+    mail["Date"] = read_time(document["at"])
+    mail.set_content("\n".join(lines(document)) + "\n")
+    return mail
 
 
 def _require_private(server: smtplib.SMTP) -> None:

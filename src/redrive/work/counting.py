@@ -1,20 +1,22 @@
 """Writes what this process counts to the store, and that it is there, every few seconds.
 
-What cannot be written stays for the next time, so an outage of the store loses no count; a kill -9
-loses the counts of the last `_EVERY` seconds, and nothing else. The work itself never waits.
+What cannot be written stays for the next time, so an outage of the store loses no count; and it is
+written as the same batch, so what the store had taken after all counts once. A kill -9 loses the
+counts of the last `_EVERY` seconds, and nothing else. The work itself never waits.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 from collections.abc import Collection
 from typing import Final
 
 import structlog
 
 from redrive.errors import StoreError
-from redrive.store.counts import Counts
+from redrive.store.counts import Batch, Counts
 from redrive.tally import Tally
 
 log = structlog.get_logger()
@@ -30,6 +32,8 @@ class Counting:
         self._roles = roles
         self._counts = counts
         self._tally = tally
+        self._unsure: Batch | None = None
+        """Written, or not: the store did not say."""
 
     async def run(self, ended: asyncio.Event) -> None:
         """Until the roles have ended, and once more then."""
@@ -42,15 +46,19 @@ class Counting:
     async def write(self, *, last: bool = False) -> None:
         """Write what was counted since the last time. Says nothing of a store that is away: whoever
         needs it more does."""
-        taken = self._tally.take()
         try:
+            if not last or self._unsure is not None:
+                await self._beat()
             if last:
-                await self._counts.leave(self._process, taken)
-            else:
-                levels = self._tally.levels
-                await self._counts.beat(self._process, self._roles, levels, taken)
+                await self._counts.leave(self._process, self._tally.take())
         except StoreError:
-            self._tally.give_back(taken)
+            return
         except Exception:
             log.exception("run.not_counted")  # now, and not when the process ends
             raise
+
+    async def _beat(self) -> None:
+        batch = self._unsure or Batch(secrets.randbits(62), self._tally.take())
+        self._unsure = batch
+        await self._counts.beat(self._process, self._roles, self._tally.levels, batch)
+        self._unsure = None

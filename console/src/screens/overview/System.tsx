@@ -20,7 +20,6 @@ function useHealth() {
 export function Trouble() {
   const { data: health } = useHealth();
   if (!health) return null;
-  const other = health.unmet.filter((each) => !(health.blocked && each.includes("blocks publishers")));
   return (
     <>
       {!health.broker.ok && (
@@ -39,9 +38,9 @@ export function Trouble() {
           It is short of memory or disk space. Nothing is sent until the alarm is over; free memory or disk there.
         </Notice>
       )}
-      {other.length > 0 && (
+      {health.busy.length > 0 && (
         <Notice tone="warning" title="Letters should not be sent in numbers now">
-          {other.map(sentence).join(" ")}
+          {health.busy.map(sentence).join(" ")}
         </Notice>
       )}
     </>
@@ -52,7 +51,7 @@ export function Trouble() {
 export function System() {
   const { data: health } = useHealth();
   if (!health) return null;
-  const busy = health.unmet.some((each) => !each.includes("blocks publishers"));
+  const busy = health.busy.length > 0;
   const publishing = !health.broker.ok ? "unknown" : health.blocked ? "blocked" : "open";
   const tones = { open: "good", blocked: "bad", unknown: "unsure" } as const;
   return (

@@ -230,17 +230,32 @@ def import_definitions(document: Mapping[str, Any]) -> Command:
     )
 
 
-def set_permissions(view: View) -> Command:
-    """Give the user what it lacks; what it has stays where it is known."""
+def grant(view: View) -> tuple[str, tuple[Command, ...]]:
+    """What the user lacks, for an administrator to grant.
+
+    Permissions are set all at once: where what the user has is not known, a command would take it
+    away, so there is none, only the patterns to add.
+    """
+    names = {
+        permission: [need.name for need in view.lacking if need.permission == permission]
+        for permission in ("configure", "write", "read")
+    }
     known = view.permissions
-    patterns = []
-    for permission in ("configure", "write", "read"):
-        needs = view.needs if known is None else view.lacking
-        names = [need.name for need in needs if need.permission == permission]
-        before = getattr(known, permission) if known else ""
-        patterns.append(_pattern(before, names))
+    if known is None:
+        more = "; ".join(
+            f"{each} {_pattern('', lacked)}" for each, lacked in names.items() if lacked
+        )
+        said = (
+            "What the user has now only an administrator may see (rabbitmqctl"
+            f" list_user_permissions {quoted(view.user)}), and permissions are set all at once. Add"
+            f" to its patterns in vhost {view.vhost}, each behind a |, or alone where it has none"
+            f" yet: {more}"
+        )
+        return said, ()
+    patterns = [_pattern(getattr(known, each), lacked) for each, lacked in names.items()]
     words = ["-p", view.vhost, view.user, *patterns]
-    return Command("rabbitmqctl set_permissions " + shlex.join(words))
+    command = Command("rabbitmqctl set_permissions " + shlex.join(words))
+    return "An administrator can grant it. What the user may do now, it may then too.", (command,)
 
 
 def quoted(text: str) -> str:

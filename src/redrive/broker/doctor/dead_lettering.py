@@ -7,15 +7,20 @@ from typing import Final
 
 from redrive.broker.doctor import advice
 from redrive.broker.doctor.finding import Command, Finding, Kind, Severity, Subject
-from redrive.broker.doctor.routes import Routes
+from redrive.broker.doctor.routes import Routes, routing_kind
 from redrive.broker.doctor.view import SeenQueue, View
 from redrive.broker.enrollment import Policy, matching, policy_name
 from redrive.broker.looking import Version
 from redrive.broker.topology import DELIVERY_LIMIT
 
-"""Since when a delivery limit of -1 means none, and 20 is the default."""
 _FLAG: Final = "stream_queue"
 _FLAG_UNTIL: Final[Version] = (3, 12)
+_CLASSIC_ONLY: Final = ("x-queue-mode", "x-queue-version", "x-queue-master-locator")
+_PRIORITIES: Final = (
+    "It has priorities (x-max-priority {}), and only a quorum queue dead-letters at least once:"
+    " quorum queues have none before RabbitMQ 4.0, and others from then on. Make it a quorum queue"
+    " yourself if its consumers do without."
+)
 
 
 def about(queue: SeenQueue) -> Subject:
@@ -111,17 +116,34 @@ def targets(view: View, routes: Routes) -> Iterator[Finding]:
         if exchange is None:
             continue
         if not routes.exists(exchange):
-            yield _astray(view, queue, f"The dead letter exchange {exchange!r} does not exist", ())
-        elif lost := routes.lost_keys(queue):
-            shown = ", ".join(repr(key) for key in lost[:3]) + (", …" if len(lost) > 3 else "")
-            by = "any key" if lost == ("#",) else f"the key {shown}"
-            what = f"The dead letter exchange {exchange!r} brings {by} to no queue"
+            what = f"The dead letter exchange {exchange!r} does not exist"
+            commands = _made_exchange(view, queue, exchange)
+            yield _astray(view, queue, what, commands)
+        elif patterns := routes.lost_patterns(queue):
+            lost = (*routes.lost_keys(queue), *patterns)
+            what = f"The dead letter exchange {exchange!r} brings {_by(lost)} to no queue"
             if exchange == "":
-                what = f"Dead messages go to the queue {shown}, which does not exist"
-            yield _astray(view, queue, what, lost)
+                what = f"Dead messages go to queues named like {_by(patterns)}, and there are none"
+            said, commands = _way_for_any_key(view, queue, exchange)
+            yield _astray(view, queue, what, commands, said)
+        elif keys := routes.lost_keys(queue):
+            what = f"The dead letter exchange {exchange!r} brings {_by(keys)} to no queue"
+            if exchange == "":
+                what = f"Dead messages go to the queue {_shown(keys)}, which does not exist"
+            yield _astray(view, queue, what, _way(view, queue, exchange, keys))
 
 
-def _astray(view: View, queue: SeenQueue, what: str, lost: tuple[str, ...]) -> Finding:
+def _by(keys: tuple[str, ...]) -> str:
+    return "any key" if "#" in keys else f"the key {_shown(keys)}"
+
+
+def _shown(keys: tuple[str, ...]) -> str:
+    return ", ".join(repr(key) for key in keys[:3]) + (", …" if len(keys) > 3 else "")
+
+
+def _astray(
+    view: View, queue: SeenQueue, what: str, commands: tuple[Command, ...], said: str = ""
+) -> Finding:
     stuck = queue.dead_lettering and is_at_least_once(view, queue)
     number = queue.dead_lettering
     waits = "1 message waits" if number == 1 else f"{number:,} messages wait"
@@ -136,27 +158,62 @@ def _astray(view: View, queue: SeenQueue, what: str, lost: tuple[str, ...]) -> F
         severity=Severity.CRITICAL,
         subject=about(queue),
         reason=f"{what}: {then}.",
-        commands=_way(view, queue, lost),
+        advice=said,
+        commands=commands,
     )
 
 
-def _way(view: View, queue: SeenQueue, lost: tuple[str, ...]) -> tuple[Command, ...]:
-    exchange, key = queue.dead_letter_exchange, queue.dead_letter_key
-    assert exchange is not None
+def _made_exchange(view: View, queue: SeenQueue, exchange: str) -> tuple[Command, ...]:
+    if exchange == view.names.retry_exchange:
+        return (advice.APPLY,)
+    if "x-dead-letter-exchange" not in queue.live.arguments:
+        return advice.enroll(view, queue, "--yes")
+    listens = advice.enroll(view, queue, "--bind-exchange")
+    return (advice.make_exchange(view.vhost, exchange), *listens)
+
+
+def _way(view: View, queue: SeenQueue, exchange: str, keys: tuple[str, ...]) -> tuple[Command, ...]:
+    """A way for keys that are known."""
     if exchange == view.names.retry_exchange:
         return (advice.APPLY,)
     if exchange == "":
-        return tuple(advice.make_queue(view.vhost, name) for name in lost)
-    if "x-dead-letter-exchange" not in queue.live.arguments and not lost:
-        return advice.enroll(view, queue, "--yes")
-    listens = advice.enroll(view, queue, "--bind-exchange")
-    if not lost:
-        return (advice.make_exchange(view.vhost, exchange), *listens)
+        return tuple(advice.make_queue(view.vhost, name) for name in keys)
     kind = view.exchanges[exchange].kind
-    if kind in ("topic", "fanout") or (kind == "direct" and key is not None):
-        return listens
-    bound = advice.bind(view.vhost, exchange, view.names.retry_queue, lost)
+    if kind in ("topic", "fanout") or (kind == "direct" and queue.dead_letter_key is not None):
+        return advice.enroll(view, queue, "--bind-exchange")
+    bound = advice.bind(view.vhost, exchange, view.names.retry_queue, keys)
     return (*advice.apply_first(view), bound)
+
+
+def _way_for_any_key(
+    view: View, queue: SeenQueue, exchange: str
+) -> tuple[str, tuple[Command, ...]]:
+    """A way for keys that nobody knows: what it changes, and the commands.
+
+    No binding of a direct exchange takes them, so there the dead messages get one key.
+    """
+    if exchange == view.names.retry_exchange:
+        return "", (advice.APPLY,)
+    kind = "" if exchange == "" else view.exchanges[exchange].kind
+    listens = advice.enroll(view, queue, "--bind-exchange")
+    if kind in ("topic", "fanout"):
+        return "", listens
+    routed_by = "direct" if exchange == "" else routing_kind(view.exchanges[exchange])
+    if routed_by != "direct":
+        bound = advice.bind(view.vhost, exchange, view.names.retry_queue, ("#",))
+        return "", (*advice.apply_first(view), bound)
+    key = view.names.retry_queue if exchange == "" else queue.name
+    said = (
+        f"All dead messages of this queue go by the key {key!r} then; their own key stays in the"
+        " header x-death."
+    )
+    given = advice.policy_for(view, queue, {"dead-letter-routing-key": key})
+    if exchange == "":
+        return said, (*advice.apply_first(view), given)
+    if kind == "direct":
+        return said, (given, *listens)
+    bound = advice.bind(view.vhost, exchange, view.names.retry_queue, (key,))
+    return said, (*advice.apply_first(view), bound, given)
 
 
 def wedged_by_full_targets(view: View, routes: Routes) -> Iterator[Finding]:
@@ -224,11 +281,7 @@ def at_most_once(view: View, routes: Routes) -> Iterator[Finding]:
 
 
 def _classic(view: View, queue: SeenQueue) -> Finding:
-    arguments = {**queue.live.arguments, "x-queue-type": "quorum"}
-    for argument in ("x-queue-mode", "x-queue-version", "x-max-priority", "x-queue-master-locator"):
-        arguments.pop(argument, None)
-    arguments |= {f"x-{key}": value for key, value in advice.AT_LEAST_ONCE.items()}
-    said, commands = advice.rebuild(view, queue, arguments)
+    said, commands = _as_quorum(view, queue)
     return Finding(
         check="classic-dead-letters",
         severity=Severity.NOTE,
@@ -240,12 +293,32 @@ def _classic(view: View, queue: SeenQueue) -> Finding:
     )
 
 
+def _as_quorum(view: View, queue: SeenQueue) -> tuple[str, tuple[Command, ...]]:
+    """What a classic queue loses as a quorum queue, and the commands where it is nothing."""
+    priorities = queue.live.arguments.get("x-max-priority")
+    if priorities is not None:
+        return _PRIORITIES.format(priorities), ()
+    arguments = {**queue.live.arguments, "x-queue-type": "quorum"}
+    for argument in _CLASSIC_ONLY:
+        arguments.pop(argument, None)
+    arguments |= {f"x-{key}": value for key, value in advice.AT_LEAST_ONCE.items()}
+    said, commands = advice.rebuild(view, queue, arguments)
+    return f"{_refuses(queue)} {said}".strip(), commands
+
+
+def _refuses(queue: SeenQueue) -> str:
+    """What reject-publish changes for the publishers of a queue; nothing if it has no limit."""
+    limited = any(queue.limit(key) is not None for key in ("max-length", "max-length-bytes"))
+    overflow = queue.in_force("overflow")
+    if not limited or overflow == "reject-publish":
+        return ""
+    now = "dead-letter them" if overflow == "reject-publish-dlx" else "drop the oldest"
+    return f"The queue has a limit: when full it will refuse new messages, not {now}."
+
+
 def _made_safe(view: View, queue: SeenQueue) -> tuple[str, tuple[Command, ...]]:
     """At least once: what that changes for others, and the commands."""
-    limited = [key for key in ("max-length", "max-length-bytes") if queue.limit(key) is not None]
-    said = ""
-    if limited and queue.in_force("overflow") != "reject-publish":
-        said = "The queue has a limit: when full it will refuse new messages, not drop the oldest."
+    said = _refuses(queue)
     if not advice.can_by_policy(queue, advice.AT_LEAST_ONCE):
         safe = {f"x-{key}": value for key, value in advice.AT_LEAST_ONCE.items()}
         arguments = {**queue.live.arguments, **safe}

@@ -99,7 +99,7 @@ class Look:
         known = tuple(Policy.read(each) for each in policies)
         seen = {each.name: each for each in (SeenQueue.read(found, known) for found in queues)}
         live = read_exchanges(exchanges)
-        needs, lacking = await self._permissions(set(live), set(seen))
+        lacking = await self._permissions(set(live), set(seen))
         return View(
             **self._common(topology),
             drift=self._drift(topology, drift_snapshot(seen, live, bindings), seen),
@@ -110,7 +110,6 @@ class Look:
             policies=known,
             exchange_types=frozenset(each["name"] for each in overview.get("exchange_types", ())),
             flags=await self._flags(management),
-            needs=needs,
             lacking=lacking,
             permissions=await self._known_permissions(management) if lacking else None,
             waiting=await self._look_into(seen),
@@ -243,13 +242,12 @@ class Look:
             for finding in drift.findings
             if isinstance(finding.part, Exchange) and finding.standing is not Standing.MISSING
         }
-        needs, lacking = await self._permissions(exchanges, present)
+        lacking = await self._permissions(exchanges, present)
         return View(
             **self._common(topology),
             drift=drift,
             complete=False,
             queues=await self._counted(topology, present),
-            needs=needs,
             lacking=lacking,
             unseen=tuple(self._unseen),
         )
@@ -278,14 +276,11 @@ class Look:
         await spare.close()
         return seen
 
-    async def _permissions(
-        self, exchanges: set[str], queues: set[str]
-    ) -> tuple[tuple[Need, ...], tuple[Need, ...]]:
-        """What Redrive's roles need, and what of it is lacking. Of what is not there, nothing."""
-        needs = _needs(self._site, queues)
+    async def _permissions(self, exchanges: set[str], queues: set[str]) -> tuple[Need, ...]:
+        """What is lacking of what Redrive's roles need. Of what is not there, nothing."""
         there = [
             need
-            for need in needs
+            for need in _needs(self._site, queues)
             if need.name in (exchanges if need.kind == "exchange" else queues)
         ]
         spare = SpareChannel(self._site.connection)
@@ -305,7 +300,7 @@ class Look:
             )
         finally:
             await spare.close()
-        return tuple(needs), tuple(lacking)
+        return tuple(lacking)
 
 
 def _needs(site: Site, queues: set[str]) -> list[Need]:

@@ -174,7 +174,7 @@ def permissions(view: View, routes: Routes) -> Iterator[Finding]:
     """What Redrive would do and may not."""
     if not view.lacking:
         return
-    replaced = "" if view.permissions else " It replaces the permissions that the user has here."
+    said, commands = advice.grant(view)
     yield Finding(
         check="permissions",
         severity=Severity.WARNING,
@@ -185,8 +185,8 @@ def permissions(view: View, routes: Routes) -> Iterator[Finding]:
             for need in view.lacking
         )
         + ".",
-        advice=f"An administrator can grant what every role needs.{replaced}",
-        commands=(advice.set_permissions(view),),
+        advice=said,
+        commands=commands,
     )
 
 

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from redrive.broker.doctor.view import SeenQueue, View
+from redrive.broker.drift import LiveExchange
 from redrive.broker.enrollment import Policy
 from redrive.broker.routing import matches_any
 
@@ -36,6 +37,7 @@ class Routes:
     def __init__(self, view: View) -> None:
         self._view = view
         self._known: dict[tuple[str, str], Reached] = {}
+        self._known_behind: dict[tuple[str, str], frozenset[str]] = {}
 
     @cached_property
     def ends(self) -> frozenset[str]:
@@ -69,48 +71,57 @@ class Routes:
         exchange = queue.dead_letter_exchange
         if exchange is None or not self.exists(exchange):
             return frozenset()
-        keys, others = self._dead_keys(queue)
+        keys, patterns = self._dead_keys(queue)
         found = {name for key in keys for name in self.reached(exchange, key).queues}
-        return frozenset(found | self._behind(exchange) if others else found)
+        if patterns:  # by its name it may get some too
+            found |= self.reached(exchange, queue.name).queues
+        return frozenset(found.union(*(self.behind(exchange, each) for each in patterns)))
 
     def lost_keys(self, queue: SeenQueue) -> tuple[str, ...]:
         """The keys of dead messages that surely come nowhere. The exchange must exist."""
         exchange = queue.dead_letter_exchange
         assert exchange is not None
-        keys, others = self._dead_keys(queue)
-        lost = [key for key in keys if self.reached(exchange, key).is_nowhere]
-        if others and not lost and not self._behind(exchange):
-            lost.append("#")
-        return tuple(lost)
+        keys, _ = self._dead_keys(queue)
+        return tuple(key for key in keys if self.reached(exchange, key).is_nowhere)
 
-    def _dead_keys(self, queue: SeenQueue) -> tuple[tuple[str, ...], bool]:
-        """The keys that its dead messages are known to have, and whether there may be others.
+    def lost_patterns(self, queue: SeenQueue) -> tuple[str, ...]:
+        """The patterns of keys, not known one by one, of dead messages that surely come nowhere."""
+        exchange = queue.dead_letter_exchange
+        assert exchange is not None
+        _, patterns = self._dead_keys(queue)
+        return tuple(each for each in patterns if not self.behind(exchange, each))
+
+    def behind(self, exchange: str, pattern: str) -> frozenset[str]:
+        """Every queue where a message may end whose key this pattern means."""
+        if (exchange, pattern) not in self._known_behind:
+            self._known_behind[exchange, pattern] = self._search(exchange, pattern)
+        return self._known_behind[exchange, pattern]
+
+    def _dead_keys(self, queue: SeenQueue) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The keys that its dead messages are known to have, and the patterns of others.
 
         Without a dead letter routing key they keep their own: what the queue is bound with. A
         queue that is bound to nothing gets its messages by its name.
         """
         if queue.dead_letter_key is not None:
-            return (queue.dead_letter_key,), False
+            return (queue.dead_letter_key,), ()
         literal: dict[str, None] = {}
-        others = False
+        patterns: dict[str, None] = {}
         for binding in self._view.bindings_to.get(queue.name, []):
             source, key = str(binding["source"]), str(binding["routing_key"])
             if source in ("", self._view.names.return_exchange):
                 continue
             live = self._view.exchanges.get(source)
-            kind = live.kind if live else ""
-            if kind == "direct" or (kind == "topic" and "#" not in key and "*" not in key):
+            kind = routing_kind(live) if live else ""
+            if kind == "direct" or (kind == "topic" and not _is_pattern(key)):
                 literal[key] = None
             else:
-                others = True
-        if not literal and not others:
-            return (queue.name,), False
-        return tuple(literal), others
+                patterns[key if kind == "topic" else "#"] = None
+        if not literal and not patterns:
+            return (queue.name,), ()
+        return tuple(literal), tuple(patterns)
 
-    def _behind(self, exchange: str) -> frozenset[str]:
-        """Every queue behind an exchange, by whatever key."""
-        if exchange == "":
-            return frozenset(self._view.queues)
+    def _search(self, exchange: str, pattern: str) -> frozenset[str]:
         queues: set[str] = set()
         seen: set[str] = set()
         ahead = [exchange]
@@ -119,12 +130,30 @@ class Routes:
             if here in seen:
                 continue
             seen.add(here)
-            for binding in self._view.bindings_from.get(here, []):
+            if here == "":
+                queues |= {name for name in self._view.queues if matches_any([pattern], name)}
+                continue
+            for binding in self._possible(here, pattern):
                 into = queues.add if binding.get("destination_type") == "queue" else ahead.append
                 into(str(binding["destination"]))
             if alternate := self._alternate(here):
                 ahead.append(alternate)
         return frozenset(queues)
+
+    def _possible(self, exchange: str, pattern: str) -> list[Mapping[str, Any]]:
+        """The bindings that may take a key of this pattern.
+
+        To a direct exchange `#` and `*` are letters, which no publisher uses as a key.
+        """
+        live = self._view.exchanges.get(exchange)
+        bindings = self._view.bindings_from.get(exchange, [])
+        if live is None or routing_kind(live) != "direct":
+            return bindings
+        return [
+            each
+            for each in bindings
+            if not _is_pattern(each["routing_key"]) and matches_any([pattern], each["routing_key"])
+        ]
 
     def _walk(self, exchange: str, key: str) -> Reached:
         queues: set[str] = set()
@@ -156,10 +185,7 @@ class Routes:
         bindings = self._view.bindings_from.get(exchange, [])
         if live is None or not bindings:
             return [], True
-        kind = live.kind
-        if kind == DELAYED_TYPE:
-            kind = str(live.arguments.get("x-delayed-type", ""))
-        match kind:
+        match routing_kind(live):
             case "fanout":
                 return bindings, True
             case "direct":
@@ -178,6 +204,18 @@ class Routes:
         found = policy_of_exchange(self._view, exchange)
         value = found.definition.get("alternate-exchange") if found else None
         return str(value) if value else None
+
+
+def routing_kind(exchange: LiveExchange) -> str:
+    """The type by which an exchange routes."""
+    if exchange.kind == DELAYED_TYPE:
+        return str(exchange.arguments.get("x-delayed-type", ""))
+    return exchange.kind
+
+
+def _is_pattern(key: str) -> bool:
+    """Whether a topic exchange reads more than this one key in it."""
+    return not {"#", "*"}.isdisjoint(key.split("."))
 
 
 def policy_of_exchange(view: View, exchange: str) -> Policy | None:

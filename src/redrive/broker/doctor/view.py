@@ -209,7 +209,6 @@ class View:
     exchange_types: frozenset[str] = frozenset()
     flags: Mapping[str, str] | None = None
     """Feature flags and their states; None if unknown."""
-    needs: tuple[Need, ...] = ()
     lacking: tuple[Need, ...] = ()
     permissions: Permissions | None = None
     """None if only an administrator may know."""
