@@ -281,6 +281,20 @@ def test_the_default_exchange_takes_a_pattern_only_to_queues_named_so() -> None:
 # What waits
 
 
+def test_nobody_is_told_to_collect_a_queue_of_work_that_delayed_messages_go_on_to() -> None:
+    work = a_queue("invoices", messages=5, message_stats={})  # its consumer is down
+    wait = a_queue(
+        "invoices.wait",
+        x_dead_letter_exchange="",
+        x_dead_letter_routing_key="invoices",
+        message_stats={},
+    )
+    view = a_view(work, wait)
+    assert not [each for each in diagnose(view) if each.check == "unread"]
+    taken = a_queue("orders", x_dead_letter_exchange="", x_dead_letter_routing_key="invoices")
+    assert [each.subject.name for each in diagnose(a_view(work, taken)) if each.check == "unread"]
+
+
 def test_a_short_wait_behind_a_long_one_is_blocked() -> None:
     minute, hour = timedelta(minutes=1), timedelta(hours=1)
     queue = a_queue("wait", kind="classic", x_dead_letter_exchange="")

@@ -17,7 +17,7 @@ from redrive.domain.durations import format_duration
 def unread(view: View, routes: Routes) -> Iterator[Finding]:
     """Dead letter queues, and Redrive's own, in which messages lie and nobody consumes."""
     read_by_retrier = _read_by_retrier(view)
-    for name in sorted(routes.ends | read_by_retrier):
+    for name in sorted(routes.certain_ends | read_by_retrier):
         queue = view.queues.get(name)
         if queue is None or queue.consumers or not queue.messages:
             continue

@@ -6,7 +6,7 @@ plugins), every queue behind it counts as reached, and the answer says that it i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -41,20 +41,40 @@ class Routes:
 
     @cached_property
     def ends(self) -> frozenset[str]:
-        """The dead letter queues: where messages of working queues end, or are said to."""
+        """The dead letter queues: where messages of working queues end, or may."""
+        return self._ends_of(
+            name
+            for queue in self._sources()
+            for name in self.targets(queue)
+            if not queue.waits_by_messages or self._is_untouched(name)
+        )
+
+    @cached_property
+    def certain_ends(self) -> frozenset[str]:
+        """Those that surely are: where what only waits goes on, there may be work."""
+        return self._ends_of(
+            name
+            for queue in self._sources()
+            if not queue.waits_by_messages
+            for name in self.targets(queue)
+        )
+
+    def _sources(self) -> Iterator[SeenQueue]:
+        for queue in self._view.queues.values():
+            if not queue.is_delay and queue.name not in self._view.own:
+                yield queue
+
+    def _is_untouched(self, name: str) -> bool:
+        queue = self._view.queues.get(name)
+        return queue is not None and not queue.consumers and queue.never_taken
+
+    def _ends_of(self, targets: Iterable[str]) -> frozenset[str]:
         queues = self._view.queues
-        found = {name for name in queues if self._view.is_end_by_name(name)}
-        for queue in queues.values():
-            if queue.is_delay or queue.name in self._view.own:
-                continue
-            waits = queue.waits_by_messages
-            for name in self.targets(queue):
-                target = queues.get(name)
-                if target is None or (waits and (target.consumers or not target.never_taken)):
-                    continue  # where delayed messages go on is no end
-                found.add(name)
+        named = (name for name in queues if self._view.is_end_by_name(name))
         return frozenset(
-            name for name in found if name in queues and queues[name].dead_letter_exchange is None
+            name
+            for name in {*targets, *named}
+            if name in queues and queues[name].dead_letter_exchange is None
         )
 
     def reached(self, exchange: str, key: str) -> Reached:
