@@ -1,8 +1,10 @@
 """Requests that can be sent twice: with an `Idempotency-Key`, the second gets the first's answer.
 
 Guarantees: of all requests with one key of one caller, one is carried out. The same key with
-another request is 422, while the first is under way 409. An answer is kept for a day. What was not
-carried out at all (5xx, or refused before it began) may be sent again with the same key.
+another request is 422, while the first is under way 409. An answer is kept for a day. What failed
+before its change began (see `audited`) may be sent again with the same key. What failed or was cut
+off later, or whose answer could not be kept, stays under way: nobody can tell what it did, and a
+second try could do it again.
 
 A route whose changes may be repeated has `IdempotentRoute` as its class. One whose answer has a
 secret in it says by `answer_again_with` what the second gets: secrets are not kept.
@@ -14,13 +16,17 @@ import hashlib
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+import structlog
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
 from redrive.errors import RedriveError
+from redrive.server.auditing import has_begun
 from redrive.server.callers import caller_of, desk_of
 from redrive.server.problems import MEDIA_TYPE, Problem, answer_problem, invalid, problem_of
+
+log = structlog.get_logger()
 
 HEADER: Final = "Idempotency-Key"
 REPEATED: Final = "Idempotency-Replayed"
@@ -71,34 +77,52 @@ async def _once(
 ) -> Response:
     requests, actor = desk_of(request).store.requests, caller_of(request).actor
     known = await requests.begin(actor, key, await _digest(request))
+    if known is not None and not known.same:
+        raise Problem(
+            422,
+            "key-used",
+            f"this {HEADER} was sent with another request",
+            remedy="send a new key with a new request",
+        )
     if known is not None:
-        if not known.same:
-            raise Problem(
-                422,
-                "key-used",
-                f"this {HEADER} was sent with another request",
-                remedy="send a new key with a new request",
-            )
-        if known.status is None:
-            raise Problem(
-                409,
-                "under-way",
-                f"the first request with this {HEADER} has no answer yet",
-                remedy="wait for it, and look at what it did",
-            )
-        media = MEDIA_TYPE if known.status >= 400 else "application/json"
-        return Response(known.body or None, known.status, {REPEATED: "true"}, media_type=media)
-    done = False
+        return _again(known.status, known.body)
     try:
         answer = await _answer(request, handle)
-        if answer.status_code < 500:
-            kept = getattr(request.state, _KEPT, answer)
-            await requests.end(actor, key, kept.status_code, bytes(kept.body))
-            done = True
+    except BaseException:
+        await _let_go(request, key)
+        raise
+    if answer.status_code >= 500:
+        await _let_go(request, key)
         return answer
-    finally:
-        if not done:
-            await requests.drop(actor, key)
+    kept = getattr(request.state, _KEPT, answer)
+    try:
+        await requests.end(actor, key, kept.status_code, bytes(kept.body))
+    except RedriveError as error:  # what was done is done, and is answered so
+        log.warning("server.answer_not_kept", key=key, error=str(error), remedy=error.remedy)
+    return answer
+
+
+def _again(status: int | None, body: bytes) -> Response:
+    """What a request that came before is answered with when it comes again."""
+    if status is None:
+        raise Problem(
+            409,
+            "under-way",
+            f"the first request with this {HEADER} has no answer: it still runs, or was cut off",
+            remedy="look at what it did; with a new key it is done again",
+        )
+    media = MEDIA_TYPE if status >= 400 else "application/json"
+    return Response(body or None, status, {REPEATED: "true"}, media_type=media)
+
+
+async def _let_go(request: Request, key: str) -> None:
+    """Let a request be sent again if its change did not begin."""
+    if has_begun(request):
+        return
+    try:
+        await desk_of(request).store.requests.drop(caller_of(request).actor, key)
+    except RedriveError as error:
+        log.warning("server.key_not_dropped", key=key, error=str(error), remedy=error.remedy)
 
 
 async def _answer(
