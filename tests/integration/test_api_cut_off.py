@@ -1,19 +1,13 @@
-"""Changes with a key that fail on their way, in a store that really fails: done once or not at all.
-
-What fails is one statement of a table, by a trigger that writes to a table that is not there.
-"""
+"""Changes with a key that fail on their way in a real store: done once, or not at all."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Literal
 
 import httpx
 import pytest
-from sqlalchemy import text
 
-from redrive.store.engine import Database, open_database
+from tests.services.failing import failing
 from tests.services.letters import failed
 from tests.services.serving import V1, Server
 
@@ -33,37 +27,6 @@ async def client(server: Server) -> AsyncIterator[httpx.AsyncClient]:
         yield opened
 
 
-@asynccontextmanager
-async def failing(
-    server: Server, what: Literal["INSERT", "UPDATE"], table: str
-) -> AsyncIterator[None]:
-    """A store in which one statement of one table does not work."""
-    database = open_database(server.settings.store.url.reveal(), ours=False)
-    made = f"CREATE TRIGGER failing BEFORE {what} ON {table} FOR EACH ROW"
-    if database.is_sqlite:
-        await _run(database, f"{made} BEGIN INSERT INTO not_there VALUES (1); END")
-    else:
-        body = "BEGIN INSERT INTO not_there VALUES (1); RETURN NEW; END"
-        await _run(
-            database,
-            f"CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS '{body}'",
-            f"{made} EXECUTE FUNCTION fail()",
-        )
-    try:
-        yield
-    finally:
-        on = "" if database.is_sqlite else f" ON {table}"
-        gone = [f"DROP TRIGGER failing{on}"]
-        await _run(database, *gone, *([] if database.is_sqlite else ["DROP FUNCTION fail"]))
-        await database.close()
-
-
-async def _run(database: Database, *statements: str) -> None:
-    async with database.writing() as connection:
-        for each in statements:
-            await connection.execute(text(each))
-
-
 async def replays_of(server: Server) -> int:
     return len((await server.store.replays.page()).items)
 
@@ -76,7 +39,7 @@ async def test_a_change_whose_answer_could_not_be_kept_is_answered_and_not_made_
     server: Server, client: httpx.AsyncClient
 ) -> None:
     await server.add(failed("x"))
-    async with failing(server, "UPDATE", "redrive_request"):
+    async with failing(server.settings.store.url.reveal(), "UPDATE", "redrive_request"):
         made = await client.post(f"{V1}/replays", json=REPLAY, headers=KEY)
     assert made.status_code == 201
     again = await client.post(f"{V1}/replays", json=REPLAY, headers=KEY)
@@ -89,7 +52,7 @@ async def test_a_change_whose_outcome_the_log_does_not_take_is_answered_as_done(
     server: Server, client: httpx.AsyncClient
 ) -> None:
     await server.add(failed("x"))
-    async with failing(server, "UPDATE", "redrive_audit"):
+    async with failing(server.settings.store.url.reveal(), "UPDATE", "redrive_audit"):
         made = await client.post(f"{V1}/replays", json=REPLAY, headers=KEY)
     assert made.status_code == 201
     again = await client.post(f"{V1}/replays", json=REPLAY, headers=KEY)
@@ -104,7 +67,7 @@ async def test_a_change_that_failed_after_it_began_stays_under_way(
 ) -> None:
     ids = await server.add(failed("x"))
     sent = {"ids": ids}
-    async with failing(server, "UPDATE", "redrive_letter"):
+    async with failing(server.settings.store.url.reveal(), "UPDATE", "redrive_letter"):
         lost = await client.post(f"{V1}/letters/discard", json=sent, headers=KEY)
     assert kind_of(lost) == (503, "store-unavailable")
     again = await client.post(f"{V1}/letters/discard", json=sent, headers=KEY)
@@ -119,7 +82,7 @@ async def test_a_change_that_failed_before_it_began_may_be_sent_again_with_its_k
     server: Server, client: httpx.AsyncClient
 ) -> None:
     await server.add(failed("x"))
-    async with failing(server, "INSERT", "redrive_audit"):
+    async with failing(server.settings.store.url.reveal(), "INSERT", "redrive_audit"):
         lost = await client.post(f"{V1}/replays", json=REPLAY, headers=KEY)
     assert kind_of(lost) == (503, "store-unavailable")
     again = await client.post(f"{V1}/replays", json=REPLAY, headers=KEY)
