@@ -13,7 +13,8 @@
     ├── SinkFailed              a message about an alert did not arrive
     ├── CountChanged            letters that match are not as many as somebody was shown
     ├── EditRefused             a change of a letter's message that cannot be made; none was
-    │   └── PatchDoesNotApply   ... because of what the message is: the reason says which part
+    │   ├── PatchDoesNotApply   ... because of what the message is: the reason says which part
+    │   └── EditedMeanwhile     ... because somebody else changed it since it was read
     ├── StoreError              anything between us and the store, or the policy table
     │   ├── StoreUnreachable    it does not answer, or let us in, or the connection is gone
     │   ├── StoreReadOnly       it lets us read and not write
@@ -90,6 +91,12 @@ class EditRefused(RedriveError):
 
 class PatchDoesNotApply(EditRefused):
     """A JSON Patch that the body of a letter does not fit. Nothing was changed."""
+
+
+class EditedMeanwhile(EditRefused):
+    """Another edit stands than the one that somebody saw. Nothing was changed."""
+
+    remedy = "look at it again"
 
 
 class CannotListen(RedriveError):

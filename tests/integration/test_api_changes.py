@@ -61,7 +61,7 @@ async def test_every_operation_that_changes_something_is_in_the_audit_log(
     made: dict[str, str] = {}
     calls: list[tuple[str, str, str, Any, int]] = [
         ("edit_letter", "post", f"letters/{first}/edit", {"body": body}, 200),
-        ("undo_edit", "post", f"letters/{first}/undo", {}, 200),
+        ("undo_edit", "post", f"letters/{first}/undo", {"edit": 1}, 200),
         (
             "edit_letters",
             "post",
@@ -197,9 +197,26 @@ async def test_of_two_people_who_edit_at_once_the_second_is_told(
     assert second.json()["diff"][-1] == "+1"
     again = await client.post(path, json={"body": body(b"2"), "madeFrom": 1})
     assert again.json()["edit"] == 2
-    await client.post(f"{V1}/letters/{one}/undo", json={})
+    await client.post(f"{V1}/letters/{one}/undo", json={"edit": 2})
     third = await client.post(path, json={"body": body(b"3"), "madeFrom": 2})
     assert (third.json()["edit"], third.json()["diff"][-2:]) == (1, ["-2", "+1"])
+
+
+async def test_of_two_people_who_take_one_edit_back_the_second_is_told(
+    server: Server, client: httpx.AsyncClient
+) -> None:
+    (one,) = await add(server, "x")
+    for text in ("1", "2", "3"):
+        body = {"encoding": "utf8", "data": text}
+        await client.post(f"{V1}/letters/{one}/edit", json={"body": body})
+    path = f"{V1}/letters/{one}/undo"
+    assert problem(await client.post(path, json={})) == (422, "invalid")
+    assert (await client.post(path, json={"edit": 3})).json()["undone"] == 3
+    second = await client.post(path, json={"edit": 3})
+    assert problem(second) == (409, "edited-meanwhile")
+    assert (second.json()["edit"], second.json()["diff"][-2:]) == (2, ["-3", "+2"])
+    sent = await client.get(f"{V1}/letters/{one}/body", params={"edited": "true"})
+    assert sent.content == b"2"
 
 
 @pytest.mark.parametrize(

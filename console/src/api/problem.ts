@@ -43,6 +43,11 @@ export class Problem extends Error {
     return this.kind === UNDER_WAY;
   }
 
+  /** Whether what is shown may be no longer so: somebody else, or the first try, has changed it. */
+  get overtaken(): boolean {
+    return this.underWay || this.kind === "edited-meanwhile";
+  }
+
   /** Whether it is certain that the request did nothing: refused, and not cut off on its way. */
   get settled(): boolean {
     return this.status >= 400 && this.status < 500 && !this.underWay;

@@ -2114,7 +2114,7 @@ export interface components {
             detail: string;
             /**
              * Diff
-             * @description What changed since `madeFrom`, line by line: `edited-meanwhile`.
+             * @description What changed since the edit that was named: `edited-meanwhile`.
              * @default []
              */
             diff?: string[];
@@ -2629,6 +2629,11 @@ export interface components {
          * @description An edit is taken back.
          */
         Undo: {
+            /**
+             * Edit
+             * @description The edit that stood when it was read; if another one stands now, 409.
+             */
+            edit: number;
             /**
              * Reason
              * @default
@@ -4297,7 +4302,10 @@ export interface operations {
     create_token: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The same key with the same request gets the same answer, and is done once. */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -4330,7 +4338,10 @@ export interface operations {
     revoke_token: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The same key with the same request gets the same answer, and is done once. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 token_id: string;
             };

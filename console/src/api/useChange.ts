@@ -48,7 +48,7 @@ export function useChange<Given, Result>(change: Change<Given, Result>): Changin
       const problem = asProblem(error);
       // Refused is settled: the next try is another request, even if it says the same.
       if (problem.settled) sent.current = { what: "", key: "" };
-      if (problem.underWay) await readAgain();
+      if (problem.overtaken) await readAgain();
     },
   });
   return {

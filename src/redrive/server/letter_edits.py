@@ -2,8 +2,8 @@
 
 Guarantees: the original is kept. An edit of one letter can name the edit that it was made from
 (`madeFrom`): if somebody else has edited it since, that is 409, with what changed meanwhile and the
-edit to start from instead. Of many letters all are edited or none, unless those that it does not
-fit are to be left out.
+edit to start from instead. So is an undo that names another edit than the one that stands. Of many
+letters all are edited or none, unless those that it does not fit are to be left out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from redrive.domain.access import Role
 from redrive.domain.editing import PreparedEdit, as_edited
 from redrive.domain.json_patch import read_patch
 from redrive.domain.letter import Kept
-from redrive.errors import CountChanged, EditRefused
+from redrive.errors import CountChanged, EditedMeanwhile, EditRefused
 from redrive.server import documents
 from redrive.server.answers import answer
 from redrive.server.auditing import audited
@@ -109,6 +109,9 @@ class LetterEdit(Changes):
 class Undo(Input):
     """An edit is taken back."""
 
+    edit: Annotated[int, Field(ge=1)] = Field(
+        description="The edit that stood when it was read; if another one stands now, 409."
+    )
     reason: Reason = ""
 
 
@@ -163,11 +166,15 @@ async def edit_letter(request: Request, letter_id: Id, edit: LetterEdit) -> Resp
 async def undo_edit(request: Request, letter_id: Id, undo: Undo) -> Response:
     """Take the newest edit back, unless it was sent."""
     await _kept(request, letter_id)
-    async with audited(request, "letters.undo", {"id": letter_id, "reason": undo.reason}):
+    told = {"id": letter_id, "edit": undo.edit, "reason": undo.reason}
+    async with audited(request, "letters.undo", told):
         try:
             undone = await desk_of(request).store.edits.undo(
-                letter_id, caller_of(request).actor, undo.reason
+                letter_id, caller_of(request).actor, undo.reason, seen=undo.edit
             )
+        except EditedMeanwhile:
+            kept = await _kept(request, letter_id)
+            raise _edited_meanwhile(kept, undo.edit, redaction_for(request)) from None
         except EditRefused as refused:
             raise Problem(409, "refused", str(refused), remedy=refused.remedy) from None
     return answer({"id": letter_id, "undone": undone.number})
@@ -230,7 +237,7 @@ def _edited_meanwhile(kept: Kept, made_from: int, redaction: Redaction) -> Probl
         409,
         "edited-meanwhile",
         f"letter {kept.letter.id} was changed by somebody else meanwhile",
-        remedy="look at what changed, and make the edit from the newest",
+        remedy="look at what changed, and begin from the edit that stands now",
         edit=editable_of(kept).number,
         diff=difference(as_edited(kept.envelope, begun_with), as_sent(kept), redaction),
     )

@@ -89,7 +89,7 @@ class ProblemDocument(BaseModel):
         default=None, description="The edit that stands, 0 for the original: `edited-meanwhile`."
     )
     diff: list[str] = Field(
-        default=[], description="What changed since `madeFrom`, line by line: `edited-meanwhile`."
+        default=[], description="What changed since the edit that was named: `edited-meanwhile`."
     )
 
 
