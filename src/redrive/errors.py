@@ -15,6 +15,7 @@
     ├── EditRefused             a change of a letter's message that cannot be made; none was
     │   ├── PatchDoesNotApply   ... because of what the message is: the reason says which part
     │   └── EditedMeanwhile     ... because somebody else changed it since it was read
+    ├── NotedMeanwhile          a note that somebody else wrote since it was read; theirs stands
     ├── StoreError              anything between us and the store, or the policy table
     │   ├── StoreUnreachable    it does not answer, or let us in, or the connection is gone
     │   ├── StoreReadOnly       it lets us read and not write
@@ -119,6 +120,12 @@ class CountChanged(RedriveError):
     def __init__(self, expected: int, found: int) -> None:
         super().__init__(f"{found:,} letters match now, not {expected:,}")
         self.found = found
+
+
+class NotedMeanwhile(RedriveError):
+    """Another note stands than the one that somebody saw. It stays."""
+
+    remedy = "look at the note that stands, and write yours from it"
 
 
 class ColdStorageError(RedriveError):

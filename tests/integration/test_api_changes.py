@@ -55,7 +55,7 @@ async def test_every_operation_that_changes_something_is_in_the_audit_log(
     first, second, third = await add(server, "a", "b", "c")
     letter = await server.store.letters.get(first)
     assert letter is not None
-    one = {"ids": [first]}
+    one, note = {"ids": [first]}, {"note": "n", "madeFrom": None}
     body = {"encoding": "utf8", "data": '{"order": 2}'}
     replay = {"filter": {"id": [second]}, "count": 1, "ignoreHealth": True}
     made: dict[str, str] = {}
@@ -73,7 +73,7 @@ async def test_every_operation_that_changes_something_is_in_the_audit_log(
         ("restore_letters", "post", "letters/restore", one, 200),
         ("resolve_letters", "post", "letters/resolve", one, 200),
         ("archive_letters", "post", "letters/archive", {"ids": [third]}, 200),
-        ("set_group_note", "put", f"groups/{letter.fingerprint}/note", {"note": "n"}, 200),
+        ("set_group_note", "put", f"groups/{letter.fingerprint}/note", note, 200),
         ("create_replay", "post", "replays", replay, 201),
         ("pause_replay", "post", "replays/{replay}/pause", {}, 200),
         ("resume_replay", "post", "replays/{replay}/resume", None, 200),
@@ -315,14 +315,21 @@ async def test_a_group_is_noted_and_assigned_and_cleared(
     letter = await server.store.letters.get(one)
     assert letter is not None
     path = f"{V1}/groups/{letter.fingerprint}"
-    await client.put(f"{path}/note", json={"note": "<b>known</b>", "assignee": "ann"})
+    written = {"note": "<b>known</b>", "assignee": "ann", "madeFrom": None}
+    await client.put(f"{path}/note", json=written)
     shown = (await client.get(path)).json()
     documents.GroupDocument.model_validate(shown)
     assert (shown["note"]["note"], shown["note"]["assignee"]) == ("<b>known</b>", "ann")
     assert shown["note"]["updatedBy"] == "local"
-    cleared = await client.put(f"{path}/note", json={})
+    second = await client.put(f"{path}/note", json={"note": "mine", "madeFrom": None})
+    assert problem(second) == (409, "noted-meanwhile")
+    assert (await client.get(path)).json()["note"] == shown["note"]
+    assert problem(await client.put(f"{path}/note", json={})) == (422, "invalid")
+    seen = {"madeFrom": shown["note"]["updatedAt"]}
+    cleared = await client.put(f"{path}/note", json=seen)
     assert cleared.json()["note"] is None
-    assert problem(await client.put(f"{V1}/groups/abc/note", json={})) == (404, "not-found")
+    gone = await client.put(f"{V1}/groups/abc/note", json=seen)
+    assert problem(gone) == (404, "not-found")
 
 
 async def test_a_policy_is_set_listed_and_deleted(client: httpx.AsyncClient) -> None:

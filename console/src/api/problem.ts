@@ -45,7 +45,7 @@ export class Problem extends Error {
 
   /** Whether what is shown may be no longer so: somebody else, or the first try, has changed it. */
   get overtaken(): boolean {
-    return this.underWay || this.kind === "edited-meanwhile";
+    return this.underWay || /^(edited|noted)-meanwhile$/.test(this.kind);
   }
 
   /** Whether it is certain that the request did nothing: refused, and not cut off on its way. */

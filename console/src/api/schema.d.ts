@@ -2008,6 +2008,11 @@ export interface components {
             /** Assignee */
             assignee?: string | null;
             /**
+             * Madefrom
+             * @description `updatedAt` of the note that it replaces; null if there was none.
+             */
+            madeFrom: string | null;
+            /**
              * Note
              * @default
              */
