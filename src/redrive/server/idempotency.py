@@ -4,7 +4,8 @@ Guarantees: of all requests with one key of one caller, one is carried out. The 
 another request is 422, while the first is under way 409. An answer is kept for a day. What failed
 before its change began (see `audited`) may be sent again with the same key. What failed or was cut
 off later, or whose answer could not be kept, stays under way: nobody can tell what it did, and a
-second try could do it again.
+second try could do it again. A token's keys are its own, whatever its name; and who may not make a
+change hears nothing of one that was made.
 
 A route whose changes may be repeated has `IdempotentRoute` as its class. One whose answer has a
 secret in it says by `answer_again_with` what the second gets: secrets are not kept.
@@ -21,9 +22,10 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
+from redrive.domain.access import Role
 from redrive.errors import RedriveError
 from redrive.server.auditing import has_begun
-from redrive.server.callers import caller_of, desk_of
+from redrive.server.callers import ROLE_MARK, desk_of, require_role, sender_of
 from redrive.server.problems import MEDIA_TYPE, Problem, answer_problem, invalid, problem_of
 
 log = structlog.get_logger()
@@ -58,6 +60,7 @@ class IdempotentRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
+        needed = (self.openapi_extra or {}).get(ROLE_MARK)
 
         async def once(request: Request) -> Response:
             key = request.headers.get(HEADER)
@@ -67,6 +70,8 @@ class IdempotentRoute(APIRoute):
                 1 <= len(key) <= 200 and key.isascii() and key.isprintable() and " " not in key
             ):
                 raise invalid(f"header.{HEADER}", "expected 1 to 200 visible ASCII characters")
+            if needed is not None:  # before a word of what was done, and before the body is read
+                require_role(request, Role(needed))
             return await _once(request, key, handle)
 
         return once
@@ -75,8 +80,8 @@ class IdempotentRoute(APIRoute):
 async def _once(
     request: Request, key: str, handle: Callable[[Request], Coroutine[Any, Any, Response]]
 ) -> Response:
-    requests, actor = desk_of(request).store.requests, caller_of(request).actor
-    known = await requests.begin(actor, key, await _digest(request))
+    requests, sender = desk_of(request).store.requests, sender_of(request)
+    known = await requests.begin(sender, key, await _digest(request))
     if known is not None and not known.same:
         raise Problem(
             422,
@@ -96,7 +101,7 @@ async def _once(
         return answer
     kept = getattr(request.state, _KEPT, answer)
     try:
-        await requests.end(actor, key, kept.status_code, bytes(kept.body))
+        await requests.end(sender, key, kept.status_code, bytes(kept.body))
     except RedriveError as error:  # what was done is done, and is answered so
         log.warning("server.answer_not_kept", key=key, error=str(error), remedy=error.remedy)
     return answer
@@ -120,7 +125,7 @@ async def _let_go(request: Request, key: str) -> None:
     if has_begun(request):
         return
     try:
-        await desk_of(request).store.requests.drop(caller_of(request).actor, key)
+        await desk_of(request).store.requests.drop(sender_of(request), key)
     except RedriveError as error:
         log.warning("server.key_not_dropped", key=key, error=str(error), remedy=error.remedy)
 
@@ -132,8 +137,6 @@ async def _answer(
     try:
         return await handle(request)
     except Problem as problem:
-        if problem.status in (401, 403):
-            raise  # another day, with another role, the answer is another
         return answer_problem(problem)
     except RequestValidationError:
         raise
