@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -114,6 +115,17 @@ async def test_what_was_refused_is_in_the_log_with_its_status(
     (entry,) = (await client.get(f"{V1}/audit")).json()["items"]
     assert (entry["action"], entry["outcome"]) == ("letters.discard", 409)
     assert entry["detail"] == {"filter": {}, "count": 7, "reason": ""}
+
+
+async def test_a_decision_on_very_many_ids_is_in_the_log_with_its_reason_and_outcome(
+    server: Server, client: httpx.AsyncClient
+) -> None:
+    ids = [*(await add(server, "a")), *(str(uuid.uuid4()) for _ in range(999))]
+    done = await client.post(f"{V1}/letters/discard", json={"ids": ids, "reason": "too old"})
+    assert done.json()["discarded"] == 1
+    (entry,) = (await client.get(f"{V1}/audit")).json()["items"]
+    assert (entry["detail"]["reason"], entry["detail"]["discarded"]) == ("too old", 1)
+    assert entry["detail"]["ids"] == [*ids[:100], "and 900 more"]
 
 
 # Bulk

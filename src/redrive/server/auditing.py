@@ -28,6 +28,7 @@ from redrive.server.problems import Problem, problem_of
 log = structlog.get_logger()
 
 _LONGEST: Final = 20_000
+_NAMED: Final = 100
 _UNFORESEEN: Final = 500
 _BEGUN: Final = "change_has_begun"
 
@@ -73,8 +74,20 @@ def has_begun(request: Request) -> bool:
 def _text(detail: dict[str, Any]) -> str:
     text = json.dumps(detail)
     if len(text) > _LONGEST:
+        text = json.dumps(_with_shorter_lists(detail))
+    if len(text) > _LONGEST:
         text = json.dumps({"cut": storable(text, _LONGEST // 2)})
     return text
+
+
+def _with_shorter_lists(detail: Any) -> Any:
+    """Of many letters the first: what stands beside them, the reason and the outcome, is worth
+    more than the last ids."""
+    if isinstance(detail, dict):
+        return {name: _with_shorter_lists(each) for name, each in detail.items()}
+    if isinstance(detail, list) and len(detail) > _NAMED:
+        return [*detail[:_NAMED], f"and {len(detail) - _NAMED:,} more"]
+    return detail
 
 
 async def note_view(request: Request, letter_id: str) -> None:

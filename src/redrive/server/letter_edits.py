@@ -30,7 +30,8 @@ from redrive.server.auditing import audited
 from redrive.server.callers import caller_of, desk_of, redaction_for, route
 from redrive.server.idempotency import IdempotentRoute
 from redrive.server.inputs import Id, Input, Name, Reason, Selection, Text, Unmeant
-from redrive.server.problems import Problem, invalid, not_found
+from redrive.server.kept import kept_of
+from redrive.server.problems import Problem, invalid
 from redrive.work.difference import difference
 from redrive.work.edit import EditOrder, as_sent, body_of_text, editable_of, prepare
 from redrive.work.edit_group import Spool, survey
@@ -134,7 +135,7 @@ class ManyEdits(Changes):
 @router.post("/letters/{letter_id}/edit", **route(Role.OPERATOR, documents.Edited))
 async def edit_letter(request: Request, letter_id: Id, edit: LetterEdit) -> Response:
     """Change what is sent of a letter; the original is kept."""
-    kept = await _kept(request, letter_id)
+    kept = await kept_of(request, letter_id)
     given = editable_of(kept)
     if edit.made_from is not None and edit.made_from != given.number:
         raise _edited_meanwhile(kept, edit.made_from, redaction_for(request))
@@ -152,7 +153,7 @@ async def edit_letter(request: Request, letter_id: Id, edit: LetterEdit) -> Resp
             await store.edits.edit_all(
                 _one([prepared]), caller_of(request).actor, edit.reason, left_out=left_out
             )
-            kept = await _kept(request, letter_id)
+            kept = await kept_of(request, letter_id)
             number = editable_of(kept).number or None
             if left_out and number != (given.number or None):
                 raise _edited_meanwhile(kept, given.number, redaction_for(request))
@@ -165,7 +166,7 @@ async def edit_letter(request: Request, letter_id: Id, edit: LetterEdit) -> Resp
 @router.post("/letters/{letter_id}/undo", **route(Role.OPERATOR, documents.Undone))
 async def undo_edit(request: Request, letter_id: Id, undo: Undo) -> Response:
     """Take the newest edit back, unless it was sent."""
-    await _kept(request, letter_id)
+    await kept_of(request, letter_id)
     told = {"id": letter_id, "edit": undo.edit, "reason": undo.reason}
     async with audited(request, "letters.undo", told):
         try:
@@ -173,7 +174,7 @@ async def undo_edit(request: Request, letter_id: Id, undo: Undo) -> Response:
                 letter_id, caller_of(request).actor, undo.reason, seen=undo.edit
             )
         except EditedMeanwhile:
-            kept = await _kept(request, letter_id)
+            kept = await kept_of(request, letter_id)
             raise _edited_meanwhile(kept, undo.edit, redaction_for(request)) from None
         except EditRefused as refused:
             raise Problem(409, "refused", str(refused), remedy=refused.remedy) from None
@@ -222,13 +223,6 @@ def _body(given: NewBody | None, kept: Kept) -> bytes | None:
         return base64.b64decode(given.data, validate=True)
     except (binascii.Error, ValueError):
         raise invalid("body.body.data", "expected base64") from None
-
-
-async def _kept(request: Request, letter_id: str) -> Kept:
-    kept = await desk_of(request).store.letters.kept(letter_id)
-    if kept is None:
-        raise not_found(f"letter {letter_id}")
-    return kept
 
 
 def _edited_meanwhile(kept: Kept, made_from: int, redaction: Redaction) -> Problem:
