@@ -13,7 +13,9 @@
     ├── SinkFailed              a message about an alert did not arrive
     ├── CountChanged            letters that match are not as many as somebody was shown
     ├── EditRefused             a change of a letter's message that cannot be made; none was
-    │   └── PatchDoesNotApply   ... because of what the message is: the reason says which part
+    │   ├── PatchDoesNotApply   ... because of what the message is: the reason says which part
+    │   └── EditedMeanwhile     ... because somebody else changed it since it was read
+    ├── NotedMeanwhile          a note that somebody else wrote since it was read; theirs stands
     ├── StoreError              anything between us and the store, or the policy table
     │   ├── StoreUnreachable    it does not answer, or let us in, or the connection is gone
     │   ├── StoreReadOnly       it lets us read and not write
@@ -92,6 +94,12 @@ class PatchDoesNotApply(EditRefused):
     """A JSON Patch that the body of a letter does not fit. Nothing was changed."""
 
 
+class EditedMeanwhile(EditRefused):
+    """Another edit stands than the one that somebody saw. Nothing was changed."""
+
+    remedy = "look at it again"
+
+
 class CannotListen(RedriveError):
     """The server's address is taken, or is none of this machine's."""
 
@@ -112,6 +120,12 @@ class CountChanged(RedriveError):
     def __init__(self, expected: int, found: int) -> None:
         super().__init__(f"{found:,} letters match now, not {expected:,}")
         self.found = found
+
+
+class NotedMeanwhile(RedriveError):
+    """Another note stands than the one that somebody saw. It stays."""
+
+    remedy = "look at the note that stands, and write yours from it"
 
 
 class ColdStorageError(RedriveError):

@@ -173,7 +173,9 @@ async def _notes(server: Server, ids: dict[str, list[str]]) -> None:
     ):
         letter = await server.store.letters.kept(ids[error_type][0])
         assert letter is not None
-        await server.store.notes.set(letter.letter.fingerprint, note, assignee, "user:maja")
+        await server.store.notes.set(
+            letter.letter.fingerprint, note, assignee, "user:maja", made_from=None
+        )
 
 
 async def breaker_opens(server: Server, queue: str) -> None:

@@ -7,9 +7,11 @@ from pathlib import Path
 
 from playwright.async_api import Browser, Page, expect
 
+from redrive.domain.lifecycle import State
 from tests.acceptance.command_line import CommandLine
 from tests.browser.console import Console, People
 from tests.browser.process import free_port, started
+from tests.services.failing import failing
 from tests.services.letters import failed, letter_store
 
 NOBODY = "amqp://guest:guest@127.0.0.1:9/"
@@ -97,3 +99,29 @@ async def test_a_page_that_cannot_reach_the_server_does_not_call_itself_live(
     await page.context.set_offline(False)
     await expect(page.get_by_text("Nothing was replayed yet")).to_be_visible()
     await says(page, "Live")
+
+
+async def test_a_change_that_was_cut_off_is_not_made_again_by_trying_again(
+    console: Console,
+) -> None:
+    (one,) = await console.server.add(failed("timed out"))
+    page = await console.person(f"/letters/{one}")
+    await page.get_by_role("button", name="Discard…").click()
+    dialog = page.get_by_role("dialog")
+    discard = dialog.get_by_role("button", name="Discard 1 letter")
+    async with failing(console.server.settings.store.url.reveal(), "UPDATE", "redrive_letter"):
+        await discard.click()
+        await expect(dialog.get_by_role("alert")).to_contain_text("no such table")
+    for _ in range(2):
+        async with page.expect_response("**/letters/discard") as answered:
+            await discard.click()
+        assert (await answered.value).status == 409
+        await expect(dialog.get_by_role("alert")).to_contain_text("The first try is still running")
+    letter = await console.server.store.letters.get(one)
+    assert letter is not None
+    assert letter.status is State.PENDING
+    # Who has looked, and opens it anew, makes another change.
+    await page.keyboard.press("Escape")
+    await page.get_by_role("button", name="Discard…").click()
+    await discard.click()
+    await expect(page.get_by_role("heading", level=1)).to_contain_text("archived")

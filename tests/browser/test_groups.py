@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from redrive.domain.filters import Filters
 from redrive.domain.lifecycle import State
@@ -103,6 +103,34 @@ async def test_a_note_is_kept_and_seen_by_others_and_survives_an_error(console: 
     await expect(other.get_by_label("What is known")).to_have_value("waits for the provider")
     await page.goto("/groups?assignee=maja")
     await expect(page.get_by_text("1 group", exact=True)).to_be_visible()
+
+
+async def test_of_two_who_write_a_note_the_second_sees_the_firsts_and_keeps_their_own(
+    console: Console,
+) -> None:
+    group = await group_of(console.server, "timed out")
+    notes = console.server.store.notes
+
+    async def overtaken(route: Route) -> None:
+        await notes.set(group, "ann's", None, "user:ann", made_from=None)
+        await route.continue_()
+
+    bob = await console.person(f"/groups/{group}")
+    await bob.get_by_label("What is known").fill("bob's")
+    await bob.route("**/note", overtaken)
+    async with bob.expect_response("**/note") as answered:
+        await bob.get_by_role("button", name="Save the note").click()
+    assert (await answered.value).status == 409
+    await bob.unroute_all()
+    meanwhile = bob.get_by_role("status").filter(has_text="while you were writing")
+    await expect(meanwhile).to_contain_text("ann's")
+    await expect(bob.get_by_label("What is known")).to_have_value("bob's")
+    assert await accessibility_faults(bob) == []
+    assert (await notes.of([group]))[group].note == "ann's"
+    await bob.get_by_role("button", name="Go on with mine").click()
+    await bob.get_by_role("button", name="Save the note").click()
+    await expect(bob.get_by_text("Note saved")).to_be_visible()
+    assert (await notes.of([group]))[group].note == "bob's"
 
 
 async def test_a_whole_group_is_edited_after_a_look_at_one(console: Console) -> None:

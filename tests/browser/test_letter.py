@@ -145,7 +145,7 @@ async def test_a_body_is_edited_after_a_look_at_the_difference(console: Console)
     await expect(payload(page)).to_contain_text('"price": 2.50')
     await page.get_by_role("button", name="Original").click()
     await expect(payload(page)).to_contain_text('"price": 1.10')
-    await page.get_by_role("button", name="Take the newest back").click()
+    await page.get_by_role("button", name="Take edit 1 back").click()
     await expect(page.get_by_role("region", name="Edits")).to_contain_text("taken back")
     assert await sent_of(console, one) == LONG.encode()
 
@@ -265,6 +265,27 @@ async def test_what_was_written_goes_on_top_of_what_somebody_else_saved_meanwhil
     assert await sent_of(console, one) == LONG.replace("1.10", "3.75").encode()
     headers = page.get_by_role("table", name="Headers", exact=True)
     await expect(headers.get_by_role("row").filter(has_text="tenant")).to_contain_text("globex")
+
+
+async def test_of_two_who_take_one_edit_back_the_second_takes_back_no_other(
+    console: Console,
+) -> None:
+    one = await letter(console)
+    async with console.server.client() as ann:
+
+        async def overtaken(route: Route) -> None:
+            await ann.post(f"/api/v1/letters/{one}/undo", json={"edit": 2})
+            await route.continue_()
+
+        for text in ("1", "2"):
+            body = {"encoding": "utf8", "data": text}
+            await ann.post(f"/api/v1/letters/{one}/edit", json={"body": body})
+        bob = await console.person(f"/letters/{one}")
+        await bob.route("**/undo", overtaken)
+        await bob.get_by_role("button", name="Take edit 2 back").click()
+        await expect(bob.get_by_role("alert")).to_contain_text("changed by somebody else")
+        await expect(bob.get_by_role("button", name="Take edit 1 back")).to_be_visible()
+    assert await sent_of(console, one) == b"1"
 
 
 async def test_what_is_refused_is_said_where_it_is_seen(console: Console) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
 from redrive.domain.access import Role, why_not_user
-from redrive.errors import CursorRefused
+from redrive.domain.filters import GroupNote
+from redrive.errors import CursorRefused, NotedMeanwhile
 from redrive.store.requests import KEPT
 from redrive.store.store import Store
 from tests.services.letters import failed
@@ -118,14 +119,34 @@ async def test_of_requests_with_one_key_the_first_is_carried_out(store: Store) -
 
 
 async def test_a_note_is_written_over_and_gone_when_it_is_empty(store: Store) -> None:
-    await store.notes.set("f1", "first", None, "ann")
-    await store.notes.set("f1", "second", "bob", "ann")
-    await store.notes.set("f2", "", "bob", "ann")
+    first = await store.notes.set("f1", "first", None, "ann", made_from=None)
+    assert first is not None
+    second = await store.notes.set("f1", "second", "bob", "ann", made_from=first.updated_at)
+    assert second is not None
+    await store.notes.set("f2", "", "bob", "ann", made_from=None)
     found = await store.notes.of(["f1", "f2", "f3"])
-    assert (found["f1"].note, found["f1"].assignee) == ("second", "bob")
+    assert found["f1"] == second
+    assert (second.note, second.assignee) == ("second", "bob")
     assert set(found) == {"f1", "f2"}
-    assert await store.notes.set("f1", "", None, "ann") is None
+    assert await store.notes.set("f1", "", None, "ann", made_from=second.updated_at) is None
     assert set(await store.notes.of(["f1", "f2"])) == {"f2"}
+
+
+async def test_a_note_replaces_the_one_that_its_writer_saw_and_no_other(store: Store) -> None:
+    async def write(note: str, made_from: datetime | None) -> GroupNote | None:
+        try:
+            return await store.notes.set("f1", note, None, "ann", made_from=made_from)
+        except NotedMeanwhile:
+            return None
+
+    made_from: datetime | None = None
+    for _ in range(5):  # also within one millisecond
+        written = [
+            note for note in await asyncio.gather(*(write(x, made_from) for x in "abcd")) if note
+        ]
+        assert len(written) == 1
+        assert (await store.notes.of(["f1"]))["f1"] == written[0]
+        made_from = written[0].updated_at
 
 
 async def test_series_and_ages_are_told_by_indexes(store: Store) -> None:

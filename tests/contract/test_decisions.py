@@ -11,10 +11,12 @@ from redrive.amqp import fields
 from redrive.domain.filters import Filters
 from redrive.domain.letter import Arrival, Letter, Resolution, Result
 from redrive.domain.lifecycle import TRANSITIONS, State
+from redrive.errors import CountChanged
 from redrive.store.changing import Changes, lock_letters
 from redrive.store.decisions import Decided
 from redrive.store.schema import redrive_attempt, redrive_letter
 from redrive.store.store import Store
+from redrive.work.decide import decide as carry_out
 from tests.services.letters import arrival, books_are_exact, died_in, sent_by_a_worker
 from tests.services.plans import reads_whole_tables, statements
 
@@ -185,40 +187,75 @@ async def test_a_letter_that_is_named_twice_is_decided_on_once(store: Store) -> 
 # Whatever matches
 
 
-async def test_all_that_match_are_chosen_newest_first(store: Store) -> None:
+async def test_all_that_match_are_listed_newest_first(store: Store) -> None:
     ids = [(await in_state(store, State.PENDING)).letter.id for _ in range(3)]
     await in_state(store, State.RESOLVED)
     filters = Filters(status=(State.PENDING,))
-    assert [each async for each in store.decisions.chosen(filters)] == [ids[::-1]]
-    assert [each async for each in store.decisions.chosen(filters, 2)] == [ids[:0:-1]]
+    for limit in (None, 2):
+        (some,) = (await store.decisions.listed(filters, limit)).chunks()
+        assert list(some.states.items()) == [(each, State.PENDING) for each in ids[::-1][:limit]]
     assert await store.decisions.count(filters) == 3
     assert await store.decisions.count(filters, 2) == 2
+    assert list((await store.decisions.listed(Filters(queue="elsewhere"))).chunks()) == []
 
 
-async def test_letters_are_chosen_by_their_tag(store: Store) -> None:
+async def test_nothing_is_listed_if_other_letters_match_than_somebody_was_told(
+    store: Store,
+) -> None:
+    await store.letters.add([arrival(), arrival()])
+    assert len(await store.decisions.listed(Filters(), expected=2)) == 2
+    for wrong in (0, 1, 3):
+        with pytest.raises(CountChanged, match="2 letters match now"):
+            await store.decisions.listed(Filters(), expected=wrong)
+
+
+async def test_letters_are_listed_by_their_tag(store: Store) -> None:
     tagged = arrival(headers={**died_in("orders"), "redrive-tags": fields.longstr("vip")})
     await store.letters.add([tagged, arrival()])
-    chosen = [each async for each in store.decisions.chosen(Filters(tag="vip"))]
-    assert chosen == [[tagged.letter.id]]
-    decided = await store.decisions.discard(chosen[0], ANN, still=Filters(tag="vip"))
+    (some,) = (await store.decisions.listed(Filters(tag="vip"))).chunks()
+    decided = await store.decisions.discard(list(some.states), ANN, still=some)
     assert decided.changed == (tagged.letter.id,)
 
 
 async def test_many_letters_go_in_chunks_and_none_is_left_out(store: Store) -> None:
     await store.letters.add([arrival() for _ in range(1203)])
     filters = Filters(status=(State.PENDING,))
+    listed = await store.decisions.listed(filters, expected=1203)
     changed = 0
-    async for ids in store.decisions.chosen(filters):
-        assert len(ids) <= 500
-        changed += len((await store.decisions.archive(ids, ANN, still=filters)).changed)
+    for some in listed.chunks():
+        assert len(some.states) <= 500
+        changed += len((await store.decisions.archive(list(some.states), ANN, still=some)).changed)
     assert changed == 1203
     assert await store.decisions.count(filters) == 0
     assert await books_are_exact(store)
 
 
+async def test_what_comes_to_match_or_changes_after_letters_were_listed_is_not_touched(
+    store: Store,
+) -> None:
+    left, given = await in_state(store, State.FAILED), await in_state(store, State.FAILED)
+    listed = await store.decisions.listed(Filters())
+    later = await in_state(store, State.FAILED)
+    await become(store, given, State.MANUAL)
+    tally = await carry_out(store.decisions, "discard", listed, actor=ANN, reason="")
+    assert (tally.changed, dict(tally.unchanged)) == (1, {"it changed meanwhile: it was failed": 1})
+    assert (await letter(store, left)).status is State.ARCHIVED
+    assert (await letter(store, given)).status is State.MANUAL
+    assert (await letter(store, later)).status is State.FAILED
+
+
+async def become(store: Store, given: Arrival, state: State) -> None:
+    """As if a worker had changed it."""
+    async with store.database.writing() as connection:
+        (locked,) = (await lock_letters(connection, [given.letter.id])).values()
+        changes = Changes(connection, await store.clock.now(connection), "worker")
+        changes.become(locked, state, "left to a person")
+        await changes.flush()
+
+
 async def test_what_does_not_match_any_more_when_it_is_locked_is_left_alone(store: Store) -> None:
     given = await in_state(store, State.FAILED)
-    failed = Filters(status=(State.FAILED,))
+    (failed,) = (await store.decisions.listed(Filters(status=(State.FAILED,)))).chunks()
     async with store.database.writing() as connection:
         (locked,) = (await lock_letters(connection, [given.letter.id])).values()
         discarding = asyncio.create_task(

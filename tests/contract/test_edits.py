@@ -13,7 +13,7 @@ from redrive.domain.editing import PreparedEdit, standing
 from redrive.domain.filters import Filters
 from redrive.domain.letter import Arrival, Edit, Kept, Result
 from redrive.domain.lifecycle import State
-from redrive.errors import EditRefused
+from redrive.errors import EditedMeanwhile, EditRefused
 from redrive.store import edits
 from redrive.store.changing import lock_letters
 from redrive.store.details import read_messages
@@ -266,6 +266,20 @@ async def test_the_edit_before_stands_again(store: Store) -> None:
     await store.edits.edit([changed(given.letter.id, b"again", made_from=1)], ANN)
     await store.edits.undo(given.letter.id, ANN)
     assert await message(store, given.letter.id) == b"mended"
+
+
+async def test_an_undo_of_an_edit_that_does_not_stand_any_more_takes_no_other_back(
+    store: Store,
+) -> None:
+    given, _ = await edited(store)
+    await store.edits.edit([changed(given.letter.id, b"again", made_from=1)], ANN)
+    await store.edits.undo(given.letter.id, ANN, seen=2)
+    with pytest.raises(EditedMeanwhile):
+        await store.edits.undo(given.letter.id, ANN, seen=2)
+    assert await message(store, given.letter.id) == b"mended"
+    await store.edits.undo(given.letter.id, ANN, seen=1)
+    with pytest.raises(EditedMeanwhile):
+        await store.edits.undo(given.letter.id, ANN, seen=1)
 
 
 async def test_without_an_edit_there_is_nothing_to_undo(store: Store) -> None:

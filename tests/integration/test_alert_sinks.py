@@ -99,8 +99,8 @@ async def test_a_receiver_that_is_down_for_a_while_misses_no_alert(
     for _ in range(10):
         later(store, timedelta(minutes=5))
         await at.tell(sender)
-    async for ids in store.decisions.chosen(Filters()):
-        await store.decisions.discard(ids, "me")
+    for some in (await store.decisions.listed(Filters())).chunks():
+        await store.decisions.discard(list(some.states), "me")
     await at.judge()
     receiver.status = 503
     receiver.up()

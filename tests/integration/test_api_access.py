@@ -127,11 +127,41 @@ async def test_a_token_that_is_asked_for_twice_with_one_key_is_made_and_told_onc
         assert made.json()["token"].encode() not in content
 
 
+async def test_tokens_of_one_name_do_not_share_their_keys(guarded: Server) -> None:
+    (one,) = await guarded.store.letters.add([failed("x")])
+    sent = {"ids": [one.letter.id]}
+    replayed: list[bool] = []
+    for _ in range(2):
+        async with await guarded.client_as(Role.OPERATOR) as client:
+            for _ in range(2):
+                done = await client.post(
+                    f"{V1}/letters/discard", json=sent, headers={"Idempotency-Key": "one"}
+                )
+                replayed.append("idempotency-replayed" in done.headers)
+    assert replayed == [False, True, False, True]
+
+
 # Sessions
 
 
 async def log_in(client: httpx.AsyncClient, name: str, password: str) -> httpx.Response:
     return await client.post(f"{V1}/session", json={"name": name, "password": password})
+
+
+async def test_who_is_demoted_hears_nothing_of_changes_that_were_made_with_a_key(
+    guarded: Server,
+) -> None:
+    (one,) = await guarded.store.letters.add([failed("x")])
+    for role, expected in ((Role.OPERATOR, 200), (Role.VIEWER, 403)):
+        await guarded.user("ann", "correct horse", role)
+        async with guarded.client() as client:
+            csrf = (await log_in(client, "ann", "correct horse")).json()["csrfToken"]
+            answer = await client.post(
+                f"{V1}/letters/discard",
+                json={"ids": [one.letter.id]},
+                headers={"X-CSRF-Token": csrf, "Idempotency-Key": "one"},
+            )
+            assert answer.status_code == expected
 
 
 async def test_a_session_changes_things_only_with_its_csrf_token(guarded: Server) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -55,13 +56,13 @@ async def test_every_operation_that_changes_something_is_in_the_audit_log(
     first, second, third = await add(server, "a", "b", "c")
     letter = await server.store.letters.get(first)
     assert letter is not None
-    one = {"ids": [first]}
+    one, note = {"ids": [first]}, {"note": "n", "madeFrom": None}
     body = {"encoding": "utf8", "data": '{"order": 2}'}
     replay = {"filter": {"id": [second]}, "count": 1, "ignoreHealth": True}
     made: dict[str, str] = {}
     calls: list[tuple[str, str, str, Any, int]] = [
         ("edit_letter", "post", f"letters/{first}/edit", {"body": body}, 200),
-        ("undo_edit", "post", f"letters/{first}/undo", {}, 200),
+        ("undo_edit", "post", f"letters/{first}/undo", {"edit": 1}, 200),
         (
             "edit_letters",
             "post",
@@ -73,7 +74,7 @@ async def test_every_operation_that_changes_something_is_in_the_audit_log(
         ("restore_letters", "post", "letters/restore", one, 200),
         ("resolve_letters", "post", "letters/resolve", one, 200),
         ("archive_letters", "post", "letters/archive", {"ids": [third]}, 200),
-        ("set_group_note", "put", f"groups/{letter.fingerprint}/note", {"note": "n"}, 200),
+        ("set_group_note", "put", f"groups/{letter.fingerprint}/note", note, 200),
         ("create_replay", "post", "replays", replay, 201),
         ("pause_replay", "post", "replays/{replay}/pause", {}, 200),
         ("resume_replay", "post", "replays/{replay}/resume", None, 200),
@@ -114,6 +115,17 @@ async def test_what_was_refused_is_in_the_log_with_its_status(
     (entry,) = (await client.get(f"{V1}/audit")).json()["items"]
     assert (entry["action"], entry["outcome"]) == ("letters.discard", 409)
     assert entry["detail"] == {"filter": {}, "count": 7, "reason": ""}
+
+
+async def test_a_decision_on_very_many_ids_is_in_the_log_with_its_reason_and_outcome(
+    server: Server, client: httpx.AsyncClient
+) -> None:
+    ids = [*(await add(server, "a")), *(str(uuid.uuid4()) for _ in range(999))]
+    done = await client.post(f"{V1}/letters/discard", json={"ids": ids, "reason": "too old"})
+    assert done.json()["discarded"] == 1
+    (entry,) = (await client.get(f"{V1}/audit")).json()["items"]
+    assert (entry["detail"]["reason"], entry["detail"]["discarded"]) == ("too old", 1)
+    assert entry["detail"]["ids"] == [*ids[:100], "and 900 more"]
 
 
 # Bulk
@@ -197,9 +209,26 @@ async def test_of_two_people_who_edit_at_once_the_second_is_told(
     assert second.json()["diff"][-1] == "+1"
     again = await client.post(path, json={"body": body(b"2"), "madeFrom": 1})
     assert again.json()["edit"] == 2
-    await client.post(f"{V1}/letters/{one}/undo", json={})
+    await client.post(f"{V1}/letters/{one}/undo", json={"edit": 2})
     third = await client.post(path, json={"body": body(b"3"), "madeFrom": 2})
     assert (third.json()["edit"], third.json()["diff"][-2:]) == (1, ["-2", "+1"])
+
+
+async def test_of_two_people_who_take_one_edit_back_the_second_is_told(
+    server: Server, client: httpx.AsyncClient
+) -> None:
+    (one,) = await add(server, "x")
+    for text in ("1", "2", "3"):
+        body = {"encoding": "utf8", "data": text}
+        await client.post(f"{V1}/letters/{one}/edit", json={"body": body})
+    path = f"{V1}/letters/{one}/undo"
+    assert problem(await client.post(path, json={})) == (422, "invalid")
+    assert (await client.post(path, json={"edit": 3})).json()["undone"] == 3
+    second = await client.post(path, json={"edit": 3})
+    assert problem(second) == (409, "edited-meanwhile")
+    assert (second.json()["edit"], second.json()["diff"][-2:]) == (2, ["-3", "+2"])
+    sent = await client.get(f"{V1}/letters/{one}/body", params={"edited": "true"})
+    assert sent.content == b"2"
 
 
 @pytest.mark.parametrize(
@@ -298,14 +327,21 @@ async def test_a_group_is_noted_and_assigned_and_cleared(
     letter = await server.store.letters.get(one)
     assert letter is not None
     path = f"{V1}/groups/{letter.fingerprint}"
-    await client.put(f"{path}/note", json={"note": "<b>known</b>", "assignee": "ann"})
+    written = {"note": "<b>known</b>", "assignee": "ann", "madeFrom": None}
+    await client.put(f"{path}/note", json=written)
     shown = (await client.get(path)).json()
     documents.GroupDocument.model_validate(shown)
     assert (shown["note"]["note"], shown["note"]["assignee"]) == ("<b>known</b>", "ann")
     assert shown["note"]["updatedBy"] == "local"
-    cleared = await client.put(f"{path}/note", json={})
+    second = await client.put(f"{path}/note", json={"note": "mine", "madeFrom": None})
+    assert problem(second) == (409, "noted-meanwhile")
+    assert (await client.get(path)).json()["note"] == shown["note"]
+    assert problem(await client.put(f"{path}/note", json={})) == (422, "invalid")
+    seen = {"madeFrom": shown["note"]["updatedAt"]}
+    cleared = await client.put(f"{path}/note", json=seen)
     assert cleared.json()["note"] is None
-    assert problem(await client.put(f"{V1}/groups/abc/note", json={})) == (404, "not-found")
+    gone = await client.put(f"{V1}/groups/abc/note", json=seen)
+    assert problem(gone) == (404, "not-found")
 
 
 async def test_a_policy_is_set_listed_and_deleted(client: httpx.AsyncClient) -> None:

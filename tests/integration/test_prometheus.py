@@ -205,9 +205,8 @@ async def test_prometheus_scrapes_with_a_token_and_its_alerts_reach_alertmanager
             await there(lambda: scraper.ask("redrive_letters_received_total"), "it is scraped")
             await server.store.letters.add([failed("boom") for _ in range(50)])
             await there(lambda: "FromPrometheus" in receiver.firing(), "it fires")
-            ids = [ids async for ids in server.store.decisions.chosen(Filters())]
-            for some in ids:
-                await server.store.decisions.discard(some, "me")
+            for some in (await server.store.decisions.listed(Filters())).chunks():
+                await server.store.decisions.discard(list(some.states), "me")
             await there(lambda: "FromPrometheus" not in scraper.firing(), "it resolves")
             queries = [query for panel in PANELS for query, _ in panel.queries]
 

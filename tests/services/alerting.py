@@ -103,8 +103,8 @@ async def _pile_up(at: Desk) -> None:
 
 
 async def _clear(at: Desk) -> None:
-    async for ids in at.store.decisions.chosen(Filters()):
-        await at.store.decisions.discard(ids, "test")
+    for some in (await at.store.decisions.listed(Filters())).chunks():
+        await at.store.decisions.discard(list(some.states), "test")
 
 
 async def _leave_unresolved(at: Desk) -> None:

@@ -1,7 +1,8 @@
 // Calls of the API, typed by its OpenAPI document. A path or a field that the server no longer has
 // does not compile.
 //
-// Every change carries the session's CSRF token and an Idempotency-Key: sent twice, it is done once.
+// Every change carries the session's CSRF token and an Idempotency-Key: sent twice, it is done once,
+// except for logins and users, whose keys the server does not keep. Those end alike if done twice.
 // Whatever fails is thrown as a Problem; a 401 is also told to `whenLoggedOut`.
 import { answered, isOfAnother, unanswered } from "./connection";
 import { parseExactly } from "./exactJson";

@@ -7,6 +7,7 @@ type Fault = components["schemas"]["Fault"];
 
 const KIND = "urn:redrive:problem:";
 const UNREACHABLE = "unreachable";
+const UNDER_WAY = "under-way";
 
 export class Problem extends Error {
   readonly status: number;
@@ -37,6 +38,21 @@ export class Problem extends Error {
     return this.kind === UNREACHABLE;
   }
 
+  /** The first try of this request has no answer. */
+  get underWay(): boolean {
+    return this.kind === UNDER_WAY;
+  }
+
+  /** Whether what is shown may be no longer so: somebody else, or the first try, has changed it. */
+  get overtaken(): boolean {
+    return this.underWay || /^(edited|noted)-meanwhile$/.test(this.kind);
+  }
+
+  /** Whether it is certain that the request did nothing: refused, and not cut off on its way. */
+  get settled(): boolean {
+    return this.status >= 400 && this.status < 500 && !this.underWay;
+  }
+
   /** Whether the same request may work a moment later. */
   get passing(): boolean {
     return this.unreachable || this.status === 503;
@@ -47,7 +63,9 @@ export async function problemOf(answer: Response): Promise<Problem> {
   const type = answer.headers.get("Content-Type") ?? "";
   if (type.startsWith("application/problem+json")) {
     const document = (await answer.json()) as ProblemDocument;
-    return new Problem(answer.status, document.type.replace(KIND, ""), document.detail, document);
+    const kind = document.type.replace(KIND, "");
+    if (kind === UNDER_WAY) return underWay(answer.status);
+    return new Problem(answer.status, kind, document.detail, document);
   }
   return new Problem(answer.status, "failed", `The server answered ${answer.status}.`);
 }
@@ -58,6 +76,12 @@ export function unreachable(reads: boolean): Problem {
     ? "What is shown here is asked again as soon as it answers; else try once more."
     : "What you wrote is kept. Look whether it was done, and try once more, when it answers.";
   return new Problem(0, UNREACHABLE, "The server cannot be reached.", { remedy });
+}
+
+/** The API speaks of keys here, which people do not see. */
+function underWay(status: number): Problem {
+  const remedy = "Try once more in a moment. If it stays so, look whether it was done before you open this anew.";
+  return new Problem(status, UNDER_WAY, "The first try is still running, or was cut off.", { remedy });
 }
 
 export function asProblem(error: unknown): Problem {

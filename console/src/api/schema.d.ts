@@ -2013,6 +2013,11 @@ export interface components {
             /** Assignee */
             assignee?: string | null;
             /**
+             * Madefrom
+             * @description `updatedAt` of the note that it replaces; null if there was none.
+             */
+            madeFrom: string | null;
+            /**
              * Note
              * @default
              */
@@ -2119,7 +2124,7 @@ export interface components {
             detail: string;
             /**
              * Diff
-             * @description What changed since `madeFrom`, line by line: `edited-meanwhile`.
+             * @description What changed since the edit that was named: `edited-meanwhile`.
              * @default []
              */
             diff?: string[];
@@ -2634,6 +2639,11 @@ export interface components {
          * @description An edit is taken back.
          */
         Undo: {
+            /**
+             * Edit
+             * @description The edit that stood when it was read; if another one stands now, 409.
+             */
+            edit: number;
             /**
              * Reason
              * @default

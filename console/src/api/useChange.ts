@@ -1,5 +1,6 @@
-// One change of one thing: a mutation whose key stays the same until it has worked or is another
-// change, so that "try again" after a lost answer never does it twice.
+// One change of one thing: a mutation whose key stays the same until it has worked, was refused or is
+// another change, so that "try again" after a lost answer, or while the first try runs, never does it
+// twice.
 import { useMutation, useQueryClient, type QueryKey } from "@tanstack/react-query";
 import { useRef } from "react";
 import { useToast } from "../parts/Toasts";
@@ -28,6 +29,8 @@ export function useChange<Given, Result>(change: Change<Given, Result>): Changin
   const queries = useQueryClient();
   const toast = useToast();
   const sent = useRef({ what: "", key: "" });
+  const readAgain = () =>
+    Promise.all(change.touches.map((queryKey) => queries.invalidateQueries({ queryKey })));
   const mutation = useMutation<Result, unknown, Given>({
     mutationFn: (given) => {
       const what = JSON.stringify(given);
@@ -39,11 +42,13 @@ export function useChange<Given, Result>(change: Change<Given, Result>): Changin
       const said = change.done?.(result, given);
       if (said) toast(said);
       change.then?.(result, given);
-      await Promise.all(change.touches.map((queryKey) => queries.invalidateQueries({ queryKey })));
+      await readAgain();
     },
-    onError: (error) => {
+    onError: async (error) => {
+      const problem = asProblem(error);
       // Refused is settled: the next try is another request, even if it says the same.
-      if (!asProblem(error).passing) sent.current = { what: "", key: "" };
+      if (problem.settled) sent.current = { what: "", key: "" };
+      if (problem.overtaken) await readAgain();
     },
   });
   return {

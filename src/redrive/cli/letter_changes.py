@@ -190,13 +190,13 @@ async def _decide(
     from redrive.work.decide import decide  # noqa: PLC0415  (not needed for --help)
 
     async with runtime.store(settings) as store:
+        limit = decision.selection.limit
         return await decide(
             store.decisions,
             decision.word,
-            ids if filters is None else filters,
+            ids if filters is None else await store.decisions.listed(filters, limit),
             actor=actor(),
             reason=decision.reason,
-            limit=decision.selection.limit,
         )
 
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from redrive.domain.access import Role
 from redrive.server.problems import Problem
 from redrive.work.desk import Desk
+from redrive.work.passwords import digest
 from redrive.work.redact import NO_REDACTION, Redaction
 
 CALLER: Final = "redrive.caller"
@@ -58,6 +59,15 @@ def caller_of(request: Request) -> Caller:
     return caller
 
 
+def sender_of(request: Request) -> str:
+    """Who has sent a request, told from everybody else: two tokens may have one name."""
+    caller = caller_of(request)
+    if caller.by != "token":
+        return caller.actor
+    _, _, secret = request.headers.get("Authorization", "").partition(" ")
+    return f"token:{digest(secret.strip()).hex()}"
+
+
 def desk_of(request: Request) -> Desk:
     """What requests work with."""
     desk = request.scope[DESK]
@@ -72,20 +82,25 @@ def redaction_for(request: Request) -> Redaction:
     return NO_REDACTION if sees_all else Redaction.by(settings.redaction)
 
 
+def require_role(request: Request, needed: Role) -> None:
+    """Send away who has a lower role than is needed."""
+    caller = caller_of(request)
+    if not caller.role.covers(needed):
+        raise Problem(
+            403,
+            "not-allowed",
+            f"this needs the role {needed.value}, and {caller.name} is {caller.role.value}",
+            remedy="ask an admin",
+        )
+
+
 def route(
     needed: Role, answers_with: type[BaseModel] | None, status: int = 200, **more: Any
 ) -> dict[str, Any]:
     """What every route of the API has: the role it needs, its answer, and how it fails."""
 
     def check(request: Request) -> None:
-        caller = caller_of(request)
-        if not caller.role.covers(needed):
-            raise Problem(
-                403,
-                "not-allowed",
-                f"this needs the role {needed.value}, and {caller.name} is {caller.role.value}",
-                remedy="ask an admin",
-            )
+        require_role(request, needed)
 
     return {
         "dependencies": [Depends(check)],

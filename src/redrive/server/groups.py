@@ -1,11 +1,15 @@
-"""Groups: letters that failed alike, what people note of them, and who looks after them."""
+"""Groups: letters that failed alike, what people note of them, and who looks after them.
+
+Guarantees: a note says which one it was made from (`madeFrom`); if another one stands by then,
+nothing is written, and that is 409.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from redrive.domain.access import LONGEST_USER, Role
 from redrive.domain.filters import Filters, Group, GroupNote
@@ -33,6 +37,9 @@ class Note(Input):
     assignee: (
         Annotated[str, Field(min_length=1, max_length=LONGEST_USER, pattern=NO_NUL)] | None
     ) = None
+    made_from: AwareDatetime | None = Field(
+        description="`updatedAt` of the note that it replaces; null if there was none."
+    )
 
 
 @router.get("/groups", **route(Role.VIEWER, documents.GroupPage))
@@ -63,7 +70,11 @@ async def set_group_note(request: Request, fingerprint: Fingerprint, note: Note)
     told = {"group": fingerprint, "note": note.note, "assignee": note.assignee}
     async with audited(request, "groups.note", told):
         written = await desk_of(request).store.notes.set(
-            fingerprint, note.note, note.assignee, caller_of(request).actor
+            fingerprint,
+            note.note,
+            note.assignee,
+            caller_of(request).actor,
+            made_from=note.made_from,
         )
     return answer(_document(group, written, redaction_for(request)))
 

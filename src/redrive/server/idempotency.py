@@ -1,8 +1,11 @@
 """Requests that can be sent twice: with an `Idempotency-Key`, the second gets the first's answer.
 
 Guarantees: of all requests with one key of one caller, one is carried out. The same key with
-another request is 422, while the first is under way 409. An answer is kept for a day. What was not
-carried out at all (5xx, or refused before it began) may be sent again with the same key.
+another request is 422, while the first is under way 409. An answer is kept for a day. What failed
+before its change began (see `audited`) may be sent again with the same key. What failed or was cut
+off later, or whose answer could not be kept, stays under way: nobody can tell what it did, and a
+second try could do it again. A token's keys are its own, whatever its name; and who may not make a
+change hears nothing of one that was made.
 
 A route whose changes may be repeated has `IdempotentRoute` as its class. One whose answer has a
 secret in it says by `answer_again_with` what the second gets: secrets are not kept.
@@ -14,13 +17,18 @@ import hashlib
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+import structlog
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
+from redrive.domain.access import Role
 from redrive.errors import RedriveError
-from redrive.server.callers import caller_of, desk_of
+from redrive.server.auditing import has_begun
+from redrive.server.callers import ROLE_MARK, desk_of, require_role, sender_of
 from redrive.server.problems import MEDIA_TYPE, Problem, answer_problem, invalid, problem_of
+
+log = structlog.get_logger()
 
 HEADER: Final = "Idempotency-Key"
 REPEATED: Final = "Idempotency-Replayed"
@@ -52,6 +60,7 @@ class IdempotentRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
+        needed = (self.openapi_extra or {}).get(ROLE_MARK)
 
         async def once(request: Request) -> Response:
             key = request.headers.get(HEADER)
@@ -61,6 +70,8 @@ class IdempotentRoute(APIRoute):
                 1 <= len(key) <= 200 and key.isascii() and key.isprintable() and " " not in key
             ):
                 raise invalid(f"header.{HEADER}", "expected 1 to 200 visible ASCII characters")
+            if needed is not None:  # before a word of what was done, and before the body is read
+                require_role(request, Role(needed))
             return await _once(request, key, handle)
 
         return once
@@ -69,36 +80,54 @@ class IdempotentRoute(APIRoute):
 async def _once(
     request: Request, key: str, handle: Callable[[Request], Coroutine[Any, Any, Response]]
 ) -> Response:
-    requests, actor = desk_of(request).store.requests, caller_of(request).actor
-    known = await requests.begin(actor, key, await _digest(request))
+    requests, sender = desk_of(request).store.requests, sender_of(request)
+    known = await requests.begin(sender, key, await _digest(request))
+    if known is not None and not known.same:
+        raise Problem(
+            422,
+            "key-used",
+            f"this {HEADER} was sent with another request",
+            remedy="send a new key with a new request",
+        )
     if known is not None:
-        if not known.same:
-            raise Problem(
-                422,
-                "key-used",
-                f"this {HEADER} was sent with another request",
-                remedy="send a new key with a new request",
-            )
-        if known.status is None:
-            raise Problem(
-                409,
-                "under-way",
-                f"the first request with this {HEADER} has no answer yet",
-                remedy="wait for it, and look at what it did",
-            )
-        media = MEDIA_TYPE if known.status >= 400 else "application/json"
-        return Response(known.body or None, known.status, {REPEATED: "true"}, media_type=media)
-    done = False
+        return _again(known.status, known.body)
     try:
         answer = await _answer(request, handle)
-        if answer.status_code < 500:
-            kept = getattr(request.state, _KEPT, answer)
-            await requests.end(actor, key, kept.status_code, bytes(kept.body))
-            done = True
+    except BaseException:
+        await _let_go(request, key)
+        raise
+    if answer.status_code >= 500:
+        await _let_go(request, key)
         return answer
-    finally:
-        if not done:
-            await requests.drop(actor, key)
+    kept = getattr(request.state, _KEPT, answer)
+    try:
+        await requests.end(sender, key, kept.status_code, bytes(kept.body))
+    except RedriveError as error:  # what was done is done, and is answered so
+        log.warning("server.answer_not_kept", key=key, error=str(error), remedy=error.remedy)
+    return answer
+
+
+def _again(status: int | None, body: bytes) -> Response:
+    """What a request that came before is answered with when it comes again."""
+    if status is None:
+        raise Problem(
+            409,
+            "under-way",
+            f"the first request with this {HEADER} has no answer: it still runs, or was cut off",
+            remedy="look at what it did; with a new key it is done again",
+        )
+    media = MEDIA_TYPE if status >= 400 else "application/json"
+    return Response(body or None, status, {REPEATED: "true"}, media_type=media)
+
+
+async def _let_go(request: Request, key: str) -> None:
+    """Let a request be sent again if its change did not begin."""
+    if has_begun(request):
+        return
+    try:
+        await desk_of(request).store.requests.drop(sender_of(request), key)
+    except RedriveError as error:
+        log.warning("server.key_not_dropped", key=key, error=str(error), remedy=error.remedy)
 
 
 async def _answer(
@@ -108,8 +137,6 @@ async def _answer(
     try:
         return await handle(request)
     except Problem as problem:
-        if problem.status in (401, 403):
-            raise  # another day, with another role, the answer is another
         return answer_problem(problem)
     except RequestValidationError:
         raise

@@ -1,21 +1,16 @@
 """What people decide on letters: discard, archive, restore, resolve; by id, or all that match.
 
 Guarantees: by a filter, nothing is touched unless as many letters match as the caller was told;
-what arrives from then on is not touched. A letter that may not change is left as it is and counted
-with the reason; only if none could be changed is that an error.
+those are listed, and what comes to match from then on is not touched. A letter that may not change,
+or has changed since, is left as it is and counted with the reason; that is no error, even if none
+could be changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
-
 from fastapi import APIRouter, Request, Response
 
 from redrive.domain.access import Role
-from redrive.domain.filters import Filters
-from redrive.errors import CountChanged
 from redrive.server import documents
 from redrive.server.answers import answer
 from redrive.server.auditing import audited
@@ -58,32 +53,18 @@ async def resolve_letters(request: Request, decision: Decision) -> Response:
 
 
 async def _decide(request: Request, verb: Verb, decision: Decision) -> Response:
-    desk = desk_of(request)
+    decisions = desk_of(request).store.decisions
+    filters = None if decision.filter is None else decision.filter.filters()
     told = decision.told() | {"reason": decision.reason}
     async with audited(request, f"letters.{verb}", told) as entry:
         tally = await decide(
-            desk.store.decisions,
+            decisions,
             verb,
-            await _which(request, decision),
+            decision.ids or ()
+            if filters is None
+            else await decisions.listed(filters, expected=decision.count),
             actor=caller_of(request).actor,
             reason=decision.reason,
         )
         entry[DONE[verb]] = tally.changed
     return answer(tally_document(tally, verb))
-
-
-async def _which(request: Request, decision: Decision) -> Sequence[str] | Filters:
-    if decision.filter is None:
-        return decision.ids or ()
-    now = datetime.now(UTC)
-    return await counted(request, decision.filter.filters(now), decision.count or 0, now)
-
-
-async def counted(request: Request, filters: Filters, expected: int, now: datetime) -> Filters:
-    """The filters, without what arrives from now on; `CountChanged` if other letters match."""
-    until = now if filters.created_until is None else min(now, filters.created_until)
-    filters = replace(filters, created_until=until)
-    found = await desk_of(request).store.decisions.count(filters)
-    if found != expected:
-        raise CountChanged(expected, found)
-    return filters

@@ -2,8 +2,8 @@
 
 Guarantees: the original is kept. An edit of one letter can name the edit that it was made from
 (`madeFrom`): if somebody else has edited it since, that is 409, with what changed meanwhile and the
-edit to start from instead. Of many letters all are edited or none, unless those that it does not
-fit are to be left out.
+edit to start from instead. So is an undo that names another edit than the one that stands. Of many
+letters all are edited or none, unless those that it does not fit are to be left out.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from redrive.domain.access import Role
 from redrive.domain.editing import PreparedEdit, as_edited
 from redrive.domain.json_patch import read_patch
 from redrive.domain.letter import Kept
-from redrive.errors import CountChanged, EditRefused
+from redrive.errors import CountChanged, EditedMeanwhile, EditRefused
 from redrive.server import documents
 from redrive.server.answers import answer
 from redrive.server.auditing import audited
 from redrive.server.callers import caller_of, desk_of, redaction_for, route
 from redrive.server.idempotency import IdempotentRoute
 from redrive.server.inputs import Id, Input, Name, Reason, Selection, Text, Unmeant
-from redrive.server.problems import Problem, invalid, not_found
+from redrive.server.kept import kept_of
+from redrive.server.problems import Problem, invalid
 from redrive.work.difference import difference
 from redrive.work.edit import EditOrder, as_sent, body_of_text, editable_of, prepare
 from redrive.work.edit_group import Spool, survey
@@ -109,6 +110,9 @@ class LetterEdit(Changes):
 class Undo(Input):
     """An edit is taken back."""
 
+    edit: Annotated[int, Field(ge=1)] = Field(
+        description="The edit that stood when it was read; if another one stands now, 409."
+    )
     reason: Reason = ""
 
 
@@ -131,7 +135,7 @@ class ManyEdits(Changes):
 @router.post("/letters/{letter_id}/edit", **route(Role.OPERATOR, documents.Edited))
 async def edit_letter(request: Request, letter_id: Id, edit: LetterEdit) -> Response:
     """Change what is sent of a letter; the original is kept."""
-    kept = await _kept(request, letter_id)
+    kept = await kept_of(request, letter_id)
     given = editable_of(kept)
     if edit.made_from is not None and edit.made_from != given.number:
         raise _edited_meanwhile(kept, edit.made_from, redaction_for(request))
@@ -149,7 +153,7 @@ async def edit_letter(request: Request, letter_id: Id, edit: LetterEdit) -> Resp
             await store.edits.edit_all(
                 _one([prepared]), caller_of(request).actor, edit.reason, left_out=left_out
             )
-            kept = await _kept(request, letter_id)
+            kept = await kept_of(request, letter_id)
             number = editable_of(kept).number or None
             if left_out and number != (given.number or None):
                 raise _edited_meanwhile(kept, given.number, redaction_for(request))
@@ -162,12 +166,16 @@ async def edit_letter(request: Request, letter_id: Id, edit: LetterEdit) -> Resp
 @router.post("/letters/{letter_id}/undo", **route(Role.OPERATOR, documents.Undone))
 async def undo_edit(request: Request, letter_id: Id, undo: Undo) -> Response:
     """Take the newest edit back, unless it was sent."""
-    await _kept(request, letter_id)
-    async with audited(request, "letters.undo", {"id": letter_id, "reason": undo.reason}):
+    await kept_of(request, letter_id)
+    told = {"id": letter_id, "edit": undo.edit, "reason": undo.reason}
+    async with audited(request, "letters.undo", told):
         try:
             undone = await desk_of(request).store.edits.undo(
-                letter_id, caller_of(request).actor, undo.reason
+                letter_id, caller_of(request).actor, undo.reason, seen=undo.edit
             )
+        except EditedMeanwhile:
+            kept = await kept_of(request, letter_id)
+            raise _edited_meanwhile(kept, undo.edit, redaction_for(request)) from None
         except EditRefused as refused:
             raise Problem(409, "refused", str(refused), remedy=refused.remedy) from None
     return answer({"id": letter_id, "undone": undone.number})
@@ -217,20 +225,13 @@ def _body(given: NewBody | None, kept: Kept) -> bytes | None:
         raise invalid("body.body.data", "expected base64") from None
 
 
-async def _kept(request: Request, letter_id: str) -> Kept:
-    kept = await desk_of(request).store.letters.kept(letter_id)
-    if kept is None:
-        raise not_found(f"letter {letter_id}")
-    return kept
-
-
 def _edited_meanwhile(kept: Kept, made_from: int, redaction: Redaction) -> Problem:
     begun_with = next((edit for edit in kept.edits if edit.number == made_from), None)
     return Problem(
         409,
         "edited-meanwhile",
         f"letter {kept.letter.id} was changed by somebody else meanwhile",
-        remedy="look at what changed, and make the edit from the newest",
+        remedy="look at what changed, and begin from the edit that stands now",
         edit=editable_of(kept).number,
         diff=difference(as_edited(kept.envelope, begun_with), as_sent(kept), redaction),
     )

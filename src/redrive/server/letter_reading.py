@@ -8,14 +8,13 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query, Request, Response
 
 from redrive.domain.access import Role
-from redrive.domain.letter import Kept
 from redrive.server import documents
 from redrive.server.answers import answer
 from redrive.server.auditing import note_view
 from redrive.server.callers import desk_of, redaction_for, route
 from redrive.server.inputs import Id, Selection
+from redrive.server.kept import kept_of
 from redrive.server.long_reads import read_by
-from redrive.server.problems import not_found
 from redrive.work.content import content_document
 from redrive.work.edit import as_sent
 
@@ -37,7 +36,7 @@ async def read_content(
     ),
 ) -> Response:
     """The body as people read it: encodings undone, JSON on many lines. Numbers stay as written."""
-    kept = await _kept(request, letter_id)
+    kept = await kept_of(request, letter_id)
     await note_view(request, letter_id)
     envelope = as_sent(kept) if edited else kept.envelope
     return answer(
@@ -53,10 +52,3 @@ async def find_neighbours(
     letters, filters = desk_of(request).store.letters, query.filters()
     newer, older = await read_by(request, filters, lambda: letters.neighbours(letter_id, filters))
     return answer({"newer": newer, "older": older})
-
-
-async def _kept(request: Request, letter_id: str) -> Kept:
-    kept = await desk_of(request).store.letters.kept(letter_id)
-    if kept is None:
-        raise not_found(f"letter {letter_id}")
-    return kept

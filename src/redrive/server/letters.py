@@ -9,14 +9,13 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query, Request, Response
 
 from redrive.domain.access import Role
-from redrive.domain.letter import Kept
 from redrive.server import documents
 from redrive.server.answers import answer
 from redrive.server.auditing import note_view
 from redrive.server.callers import desk_of, redaction_for, route
 from redrive.server.inputs import MOST_IDS, Id, Selection, SelectionPage
+from redrive.server.kept import kept_of
 from redrive.server.long_reads import read_by
-from redrive.server.problems import not_found
 from redrive.work.classify import Classification, classified_document, shown_why
 from redrive.work.edit import as_sent
 from redrive.work.show import letter_document, letter_summary
@@ -79,7 +78,7 @@ async def get_letter(
     ] = _SHOWN,
 ) -> Response:
     """A letter whole: failure, deaths, message, attempts, edits and history."""
-    kept = await _kept(request, letter_id)
+    kept = await kept_of(request, letter_id)
     await note_view(request, letter_id)
     # In a thread: to decode and mask megabytes takes long enough to be felt by other roles.
     document = await asyncio.to_thread(
@@ -119,7 +118,7 @@ async def download_body(
     ] = False,
 ) -> Response:
     """The body of a letter, byte for byte, unless a redaction rule touches it."""
-    kept = await _kept(request, letter_id)
+    kept = await kept_of(request, letter_id)
     await note_view(request, letter_id)
     redaction = redaction_for(request)
     message = as_sent(kept) if edited else kept.envelope
@@ -133,10 +132,3 @@ async def download_body(
         },
         media_type="application/octet-stream",
     )
-
-
-async def _kept(request: Request, letter_id: str) -> Kept:
-    kept = await desk_of(request).store.letters.kept(letter_id)
-    if kept is None:
-        raise not_found(f"letter {letter_id}")
-    return kept

@@ -23,6 +23,7 @@ from redrive.errors import (
     CountChanged,
     CursorRefused,
     EditRefused,
+    NotedMeanwhile,
     OrderRefused,
     PolicyRefused,
     RedriveError,
@@ -39,6 +40,7 @@ _KIND: Final = "urn:redrive:problem:"
 MEDIA_TYPE: Final = "application/problem+json"
 _STATUS: Final[tuple[tuple[type[RedriveError], int, str], ...]] = (
     (CountChanged, 409, "count-changed"),
+    (NotedMeanwhile, 409, "noted-meanwhile"),
     (OrderRefused, 409, "refused"),
     (TransitionRefused, 409, "refused"),
     (CursorRefused, 422, "invalid"),
@@ -89,7 +91,7 @@ class ProblemDocument(BaseModel):
         default=None, description="The edit that stands, 0 for the original: `edited-meanwhile`."
     )
     diff: list[str] = Field(
-        default=[], description="What changed since `madeFrom`, line by line: `edited-meanwhile`."
+        default=[], description="What changed since the edit that was named: `edited-meanwhile`."
     )
 
 

@@ -2,13 +2,14 @@
 
 Guarantees: the lifecycle says what a letter may become. One that may not, is gone, or does not
 match any more by the time it is locked, is left as it is and named with the reason. Each letter is
-changed whole: its row, its history and the books. Many letters go in chunks, a transaction each, so
-that nobody waits long for a lock; what was decided before a crash stays decided.
+changed whole: its row, its history and the books. Many letters are listed at one moment, with their
+states, and go in chunks, a transaction each, so that nobody waits long for a lock: what comes to
+match meanwhile is not touched. What was decided before a crash stays decided.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,18 +21,19 @@ from redrive.domain.filters import Filters
 from redrive.domain.letter import Letter, Resolution, Result
 from redrive.domain.lifecycle import State, require
 from redrive.domain.verdict import OUTSTANDING
-from redrive.errors import TransitionRefused
+from redrive.errors import CountChanged, TransitionRefused
 from redrive.store.changing import UNLOCKED, Changes, by_generation, chunks, lock_letters
 from redrive.store.clock import DatabaseClock
 from redrive.store.counts import add_counts
 from redrive.store.engine import Database
 from redrive.store.id_lists import is_one_of
+from redrive.store.listed import Listed, Still
 from redrive.store.schema import redrive_attempt, redrive_letter
 from redrive.store.selecting import choose
 
 _LETTER: Final = redrive_letter.c
 _ATTEMPT: Final = redrive_attempt.c
-_AT_ONCE: Final = 500
+_AT_ONCE: Final = 10_000
 _VALUES: Final[dict[State, dict[str, Any]]] = {
     State.ARCHIVED: {},
     State.MANUAL: {"strategy": "manual"},
@@ -76,33 +78,33 @@ class Decisions:
     # On letters by their ids
 
     async def discard(
-        self, ids: Sequence[str], actor: str, reason: str = "", *, still: Filters | None = None
+        self, ids: Sequence[str], actor: str, reason: str = "", *, still: Still | None = None
     ) -> Decided:
-        """Archive letters that are of no use to anybody. `still`: only if they match these yet."""
+        """Archive letters that are of no use to anybody. `still`: only if that holds."""
         return await self._decide(ids, actor, still, _Wanted(State.ARCHIVED, "discarded", reason))
 
     async def archive(
-        self, ids: Sequence[str], actor: str, reason: str = "", *, still: Filters | None = None
+        self, ids: Sequence[str], actor: str, reason: str = "", *, still: Still | None = None
     ) -> Decided:
         """Put letters away; they can be restored."""
         return await self._decide(ids, actor, still, _Wanted(State.ARCHIVED, "archived", reason))
 
     async def restore(
-        self, ids: Sequence[str], actor: str, reason: str = "", *, still: Filters | None = None
+        self, ids: Sequence[str], actor: str, reason: str = "", *, still: Still | None = None
     ) -> Decided:
         """Bring archived letters back, for a person to decide on."""
         wanted = _Wanted(State.MANUAL, "restored", reason, only_from=State.ARCHIVED)
         return await self._decide(ids, actor, still, wanted)
 
     async def resolve(
-        self, ids: Sequence[str], actor: str, reason: str = "", *, still: Filters | None = None
+        self, ids: Sequence[str], actor: str, reason: str = "", *, still: Still | None = None
     ) -> Decided:
         """A person's word that letters were consumed; their last sending is settled by it."""
         wanted = _Wanted(State.RESOLVED, "resolved by a person", reason)
         return await self._decide(ids, actor, still, wanted)
 
     async def _decide(
-        self, ids: Sequence[str], actor: str, still: Filters | None, wanted: _Wanted
+        self, ids: Sequence[str], actor: str, still: Still | None, wanted: _Wanted
     ) -> Decided:
         changed: list[str] = []
         unchanged: list[tuple[str, str]] = []
@@ -124,18 +126,22 @@ class Decisions:
         return Decided(tuple(changed), tuple(unchanged))
 
     async def _still(
-        self, connection: AsyncConnection, letters: Sequence[Letter], filters: Filters
+        self, connection: AsyncConnection, letters: Sequence[Letter], still: Still
     ) -> tuple[list[Letter], list[tuple[str, str]]]:
-        query = self._matching(filters).where(_LETTER.id.in_([letter.id for letter in letters]))
+        ids = [letter.id for letter in letters]
+        query = self._matching(still.filters).where(is_one_of(connection, _LETTER.id, ids))
         found = set((await connection.execute(query)).scalars())
-        return (
-            [letter for letter in letters if letter.id in found],
-            [
-                (letter.id, "it does not match any more: it changed meanwhile")
-                for letter in letters
-                if letter.id not in found
-            ],
-        )
+        same: list[Letter] = []
+        changed: list[tuple[str, str]] = []
+        for letter in letters:
+            was = still.states[letter.id]
+            if letter.id not in found:
+                changed.append((letter.id, "it does not match any more: it changed meanwhile"))
+            elif letter.status is not was:
+                changed.append((letter.id, f"it changed meanwhile: it was {was.word}"))
+            else:
+                same.append(letter)
+        return same, changed
 
     # On whatever matches
 
@@ -149,26 +155,36 @@ class Decisions:
             count: int = found.scalar_one()
         return count
 
-    async def chosen(self, filters: Filters, limit: int | None = None) -> AsyncIterator[list[str]]:
-        """The ids of the letters that match, newest first, some at a time. What arrives meanwhile
-        is not among them, and what changes meanwhile hides none."""
-        left = limit
-        before: str | None = None
-        while left is None or left > 0:
-            most = _AT_ONCE if left is None else min(_AT_ONCE, left)
-            query = self._matching(filters).order_by(_LETTER.id.desc()).limit(most)
-            if before is not None:
-                query = query.where(_LETTER.id < before)
-            async with self._database.reading() as connection:
-                ids = list((await connection.execute(query)).scalars())
-            if not ids:
-                return
-            yield ids
-            before = ids[-1]
-            left = None if left is None else left - len(ids)
+    async def listed(
+        self, filters: Filters, limit: int | None = None, *, expected: int | None = None
+    ) -> Listed:
+        """The letters that match now, newest first, up to a limit; `CountChanged` if they are not
+        as many as expected. What comes to match later is not among them."""
+        if expected is not None:
+            # To count is quick: whoever has the wrong number hears it before a list is made.
+            _require_count(expected, await self.count(filters, limit))
+        query = choose(
+            _LETTER.id, _LETTER.status, filters=filters, sqlite=self._database.is_sqlite
+        ).order_by(_LETTER.id.desc())
+        if limit is not None:
+            query = query.limit(limit)
+        listed = Listed(filters)
+        async with self._database.reading() as connection:
+            rows = await connection.stream(query)
+            async for some in rows.partitions(_AT_ONCE):
+                for letter_id, status in some:
+                    listed.add(letter_id, status)
+        if expected is not None:
+            _require_count(expected, len(listed))
+        return listed
 
     def _matching(self, filters: Filters) -> Select[Any]:
         return choose(_LETTER.id, filters=filters, sqlite=self._database.is_sqlite)
+
+
+def _require_count(expected: int, found: int) -> None:
+    if found != expected:
+        raise CountChanged(expected, found)
 
 
 def _sort(

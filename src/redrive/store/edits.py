@@ -3,7 +3,7 @@
 Guarantees: of one call every letter is edited, or none. A letter that is outstanding, archived or
 gone is not; nor is one whose message another person changed since it was read, because the edit was
 made from what it said then. An edit changes no state and no books, only the history. The newest
-edit can be undone until it was sent.
+edit can be undone until it was sent; who names the edit they saw undoes that one or none.
 
 An edit's time is taken before its letter is locked: a sending that waited for the lock, and took
 the edited message with it, is then never the earlier of the two.
@@ -30,7 +30,7 @@ from redrive.domain.editing import (
 from redrive.domain.filters import Filters
 from redrive.domain.letter import Edit, Letter
 from redrive.domain.lifecycle import State
-from redrive.errors import EditRefused
+from redrive.errors import EditedMeanwhile, EditRefused
 from redrive.store.bulk import insert_many
 from redrive.store.changing import Changes, chunks, lock_letters
 from redrive.store.clock import DatabaseClock
@@ -104,13 +104,18 @@ class Edits:
                     count += len(rows)
         return count
 
-    async def undo(self, letter_id: str, actor: str, reason: str = "") -> Edit:
-        """Take the newest standing edit back; `EditRefused` if it was sent, or there is none."""
+    async def undo(
+        self, letter_id: str, actor: str, reason: str = "", *, seen: int | None = None
+    ) -> Edit:
+        """Take the newest standing edit back; `EditRefused` if it was sent, or there is none, or
+        if it is not the one that was `seen`."""
         async with self._database.writing() as connection:
             now = await self._clock.now(connection)
             letters = await lock_letters(connection, [letter_id])
             letter = _require_editable(letters, letter_id)
             newest = standing((await read_edits(connection, [letter_id]))[letter_id])
+            if seen is not None and (newest is None or newest.number != seen):
+                raise EditedMeanwhile(f"edit {seen} of letter {letter_id} does not stand any more")
             if newest is None:
                 raise EditRefused(f"letter {letter_id} has no edit to undo")
             if was_sent(newest, (await read_attempts(connection, [letter_id]))[letter_id]):
@@ -176,10 +181,7 @@ def _require_unchanged(prepared: PreparedEdit, numbers: tuple[int, int]) -> int:
     """The number of the letter's newest edit."""
     newest, stands = numbers
     if stands != prepared.made_from:
-        raise EditRefused(
-            f"letter {prepared.letter_id} was edited by somebody else meanwhile",
-            remedy="look at it again",
-        )
+        raise EditedMeanwhile(f"letter {prepared.letter_id} was edited by somebody else meanwhile")
     return newest
 
 

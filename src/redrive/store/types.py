@@ -65,8 +65,7 @@ class LetterId(TypeDecorator[str]):
             return None
         if dialect.name == "postgresql":
             return str(value)
-        digits = value.hex()
-        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+        return of_octets(value)
 
 
 def to_milliseconds(moment: datetime) -> int:
@@ -77,3 +76,9 @@ def to_milliseconds(moment: datetime) -> int:
 def to_octets(letter_id: str) -> bytes:
     """A letter's id as SQLite keeps it."""
     return bytes.fromhex(letter_id.replace("-", ""))
+
+
+def of_octets(octets: bytes) -> str:
+    """A letter's id, of its sixteen bytes."""
+    digits = octets.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

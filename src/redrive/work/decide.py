@@ -1,7 +1,8 @@
 """People's decisions on letters: discard, archive, restore, resolve; by id, or by filters.
 
 Guarantees: each letter is changed whole or not at all. One that may not change is left as it is and
-counted with the reason. By filters, what arrives after the decision began is not touched.
+counted with the reason. By filters, letters are listed first: what comes to match after that is not
+touched, nor is what changed since.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from redrive.domain.filters import Filters
 from redrive.store.decisions import Decided, Decisions
+from redrive.store.listed import Listed
 
 Verb = Literal["discard", "archive", "restore", "resolve"]
 DONE: dict[Verb, str] = {
@@ -44,20 +45,19 @@ class Tally:
 async def decide(
     decisions: Decisions,
     verb: Verb,
-    which: Sequence[str] | Filters,
+    which: Sequence[str] | Listed,
     *,
     actor: str,
     reason: str,
-    limit: int | None = None,
 ) -> Tally:
-    """Carry out a decision on letters that are named, or on all that match."""
+    """Carry out a decision on letters that are named, or that were listed."""
     act: Callable[..., Awaitable[Decided]] = getattr(decisions, verb)
     tally = Tally()
-    if not isinstance(which, Filters):
+    if not isinstance(which, Listed):
         tally.add(await act(which, actor, reason))
         return tally
-    async for some in decisions.chosen(which, limit):
-        tally.add(await act(some, actor, reason, still=which))
+    for some in which.chunks():
+        tally.add(await act(list(some.states), actor, reason, still=some))
     return tally
 
 

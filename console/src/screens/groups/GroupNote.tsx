@@ -1,5 +1,5 @@
 // What people know of a group, and who looks after it. What somebody types stays until it is saved,
-// also while others save theirs.
+// also while others save theirs: then both are shown, and the writer decides.
 import { useState } from "react";
 import { put } from "../../api/client";
 import type { GroupDocument } from "../../api/documents";
@@ -8,6 +8,7 @@ import { useChange } from "../../api/useChange";
 import { Button } from "../../parts/Button";
 import { ErrorNotice } from "../../parts/ErrorNotice";
 import { Field, inputClass } from "../../parts/Field";
+import { Notice } from "../../parts/Notice";
 import { Section } from "../../parts/Page";
 import { Time } from "../../parts/Time";
 import styles from "./Group.module.css";
@@ -15,12 +16,18 @@ import styles from "./Group.module.css";
 interface Draft {
   note: string;
   assignee: string;
+  /** When the note that it was made from was written; null: there was none. */
+  madeFrom: string | null;
 }
 
 export function GroupNote({ group }: { group: GroupDocument }) {
   const operator = useMay("operator");
   const me = useMe();
-  const kept: Draft = { note: group.note?.note ?? "", assignee: group.note?.assignee ?? "" };
+  const kept: Draft = {
+    note: group.note?.note ?? "",
+    assignee: group.note?.assignee ?? "",
+    madeFrom: group.note?.updatedAt ?? null,
+  };
   const [draft, setDraft] = useState<Draft | null>(null);
   const shown = draft ?? kept;
   const changed = shown.note !== kept.note || shown.assignee !== kept.assignee;
@@ -29,7 +36,7 @@ export function GroupNote({ group }: { group: GroupDocument }) {
     change: (given: Draft, key) =>
       put(
         "/api/v1/groups/{fingerprint}/note",
-        { note: given.note, assignee: given.assignee.trim() || null },
+        { note: given.note, assignee: given.assignee.trim() || null, madeFrom: given.madeFrom },
         { path: { fingerprint } },
         { key },
       ),
@@ -37,6 +44,11 @@ export function GroupNote({ group }: { group: GroupDocument }) {
     done: () => "Note saved",
     then: () => setDraft(null),
   });
+  const overtaken = changed && shown.madeFrom !== kept.madeFrom && !saving.busy;
+  const goOnWith = (chosen: Draft | null) => {
+    setDraft(chosen);
+    saving.forget();
+  };
   return (
     <Section title="Note">
       {operator ? (
@@ -44,7 +56,7 @@ export function GroupNote({ group }: { group: GroupDocument }) {
           className={styles.note}
           onSubmit={(event) => {
             event.preventDefault();
-            if (changed && !saving.busy) saving.make(shown);
+            if (changed && !overtaken && !saving.busy) saving.make(shown);
           }}
         >
           <Field label="What is known">
@@ -72,22 +84,40 @@ export function GroupNote({ group }: { group: GroupDocument }) {
               />
             )}
           </Field>
-          {saving.problem && <ErrorNotice error={saving.problem} />}
+          {overtaken ? (
+            <Notice tone="warning" title="Somebody else changed the note while you were writing">
+              <Text note={kept} />
+              <div className={styles.noteChoice}>
+                <Button onClick={() => goOnWith(null)}>Take theirs</Button>
+                <Button onClick={() => goOnWith({ ...shown, madeFrom: kept.madeFrom })}>Go on with mine</Button>
+              </div>
+            </Notice>
+          ) : (
+            saving.problem && <ErrorNotice error={saving.problem} />
+          )}
           <div className={styles.noteFoot}>
             <Written group={group} />
-            <Button type="submit" busy={saving.busy} disabled={!changed}>
+            <Button type="submit" busy={saving.busy} disabled={!changed || overtaken}>
               Save the note
             </Button>
           </div>
         </form>
       ) : (
         <div className={styles.note}>
-          <p className={styles.noteText}>{kept.note || "Nothing was noted yet."}</p>
-          {kept.assignee && <p>{`Looked after by ${kept.assignee}.`}</p>}
+          <Text note={kept} />
           <Written group={group} />
         </div>
       )}
     </Section>
+  );
+}
+
+function Text({ note }: { note: Draft }) {
+  return (
+    <>
+      <p className={styles.noteText}>{note.note || "Nothing is noted."}</p>
+      {note.assignee && <p>{`Looked after by ${note.assignee}.`}</p>}
+    </>
   );
 }
 

@@ -8,24 +8,26 @@ import { Section } from "../../parts/Page";
 import { Badge } from "../../parts/StateBadge";
 import { Time } from "../../parts/Time";
 import styles from "./Edits.module.css";
+import { standingEdit } from "./useLetter";
 
 /** What people changed; the newest can be taken back until it was sent. */
 export function Edits({ letter }: { letter: Letter }) {
   const may = useMay("operator");
   const undoing = useChange({
-    change: (_: null, key) =>
-      post("/api/v1/letters/{letter_id}/undo", { reason: "" }, { path: { letter_id: letter.id } }, { key }),
+    change: (edit: number, key) =>
+      post("/api/v1/letters/{letter_id}/undo", { edit, reason: "" }, { path: { letter_id: letter.id } }, { key }),
     touches: [["letter", letter.id]],
     done: ({ undone }) => `Edit ${undone} taken back`,
   });
+  const stands = standingEdit(letter);
   return (
     <Section
       title="Edits"
       actions={
         may &&
-        letter.edits.some((edit) => edit.stands) && (
-          <Button icon="restore" busy={undoing.busy} onClick={() => undoing.make(null)}>
-            Take the newest back
+        stands && (
+          <Button icon="restore" busy={undoing.busy} onClick={() => undoing.make(stands.number)}>
+            {`Take edit ${stands.number} back`}
           </Button>
         )
       }
