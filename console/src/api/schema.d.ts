@@ -2450,7 +2450,7 @@ export interface components {
             routingKey?: string | null;
             /**
              * Search
-             * @description A text anywhere in it.
+             * @description A text anywhere in it, but for what redaction rules may hide.
              */
             search?: string | null;
             /** Source */
@@ -3170,7 +3170,7 @@ export interface operations {
                 /** @description Where it failed. */
                 queue?: string | null;
                 routingKey?: string | null;
-                /** @description A text anywhere in it. */
+                /** @description A text anywhere in it, but for what redaction rules may hide. */
                 search?: string | null;
                 source?: string | null;
                 /** @description A time, a day, or how long ago: `2h`. */
@@ -3362,7 +3362,7 @@ export interface operations {
                 /** @description Where it failed. */
                 queue?: string | null;
                 routingKey?: string | null;
-                /** @description A text anywhere in it. */
+                /** @description A text anywhere in it, but for what redaction rules may hide. */
                 search?: string | null;
                 source?: string | null;
                 /** @description A time, a day, or how long ago: `2h`. */
@@ -3488,7 +3488,7 @@ export interface operations {
                 /** @description Where it failed. */
                 queue?: string | null;
                 routingKey?: string | null;
-                /** @description A text anywhere in it. */
+                /** @description A text anywhere in it, but for what redaction rules may hide. */
                 search?: string | null;
                 source?: string | null;
                 /** @description A time, a day, or how long ago: `2h`. */
@@ -4297,7 +4297,10 @@ export interface operations {
     create_token: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The same key with the same request gets the same answer, and is done once. */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -4330,7 +4333,10 @@ export interface operations {
     revoke_token: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The same key with the same request gets the same answer, and is done once. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 token_id: string;
             };

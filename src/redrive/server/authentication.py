@@ -22,8 +22,10 @@ from fastapi import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from redrive.domain.access import Role
+from redrive.domain.filters import Searched
 from redrive.errors import RedriveError
-from redrive.server.callers import CALLER, DESK, Caller
+from redrive.server.callers import CALLER, DESK, Caller, redaction_for
+from redrive.server.inputs import SEARCHED
 from redrive.server.problems import Problem, answer_problem, problem_of
 from redrive.work.desk import Desk
 from redrive.work.passwords import digest
@@ -58,7 +60,11 @@ class Authentication:
         except RedriveError as error:
             await answer_problem(problem_of(error))(scope, receive, send)
             return
-        await self._app(scope, receive, send)
+        limited = SEARCHED.set(_searched(Request(scope)))
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            SEARCHED.reset(limited)
 
     async def _admit(self, scope: Scope) -> None:
         desk = self._desk()
@@ -100,6 +106,11 @@ class Authentication:
                 )
             return Caller("local", Role.ADMIN, address, "nothing")
         return None
+
+
+def _searched(request: Request) -> Searched:
+    """Where who has sent a request may search."""
+    return Searched() if request.scope[CALLER] is None else redaction_for(request).searched()
 
 
 def _is_guarded(path: str) -> bool:
