@@ -243,6 +243,19 @@ async def test_without_a_login_other_names_and_other_pages_are_sent_away(server:
             assert (answer.status_code, answer.json()["type"][-12:]) == (403, "wrong-origin")
 
 
+@pytest.mark.parametrize(
+    "header", ["Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Real-IP", "Via"]
+)
+async def test_without_a_login_what_comes_through_a_proxy_is_sent_away(
+    server: Server, header: str
+) -> None:
+    async with server.client(headers={header: "127.0.0.1"}) as client:
+        for path in ("/session", "/letters"):
+            answer = await client.get(V1 + path)
+            assert (answer.status_code, answer.json()["type"][-10:]) == (403, "wrong-host")
+            assert "redrive user set" in answer.json()["remedy"]
+
+
 # The log
 
 

@@ -4,8 +4,9 @@ Guarantees:
 - A token counts as long as it is neither revoked nor expired, a session as long as its user is
   there. Both are looked up in the store with every request, whatever process made them.
 - Without either, a request goes on only if the server listens on loopback and nobody can log in
-  because there is no user and no token. Then the Host must be this machine's own name: a page
-  elsewhere whose name was made to point here is sent away.
+  because there is no user and no token. Then it must come from this machine and not through a
+  proxy, which could bring anybody; and the Host must be this machine's own name: a page elsewhere
+  whose name was made to point here is sent away.
 - A change that is sent with a cookie needs the session's `X-CSRF-Token`; one that is sent without
   anything must not come from a page of another origin. Tokens are not sent by browsers by
   themselves and need neither.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -37,6 +39,7 @@ METRICS: Final = "/metrics"
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _OPEN: Final = frozenset({("GET", f"{API}/session"), ("POST", f"{API}/session")})
 """What can be called without a role: who am I, and the login."""
+_BY_PROXY: Final = frozenset({"forwarded", "via", "x-real-ip"})
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -97,6 +100,13 @@ class Authentication:
             if session is not None:
                 return Caller(session.user, session.role, address, "session", session.csrf)
         if self._loopback and not await access.anybody():
+            if not _is_from_here(request):
+                raise Problem(
+                    403,
+                    "wrong-host",
+                    "without a login the API answers to this machine only, not through a proxy",
+                    remedy="make a user with 'redrive user set', and log in",
+                )
             if not _is_own_name(request):
                 raise Problem(
                     403,
@@ -115,6 +125,16 @@ def _searched(request: Request) -> Searched:
 
 def _is_guarded(path: str) -> bool:
     return path.startswith(API) or path == METRICS
+
+
+def _is_from_here(request: Request) -> bool:
+    """Whether a request comes from this machine, as far as can be told."""
+    if any(name in _BY_PROXY or name.startswith("x-forwarded-") for name in request.headers):
+        return False
+    try:
+        return request.client is not None and ip_address(request.client.host).is_loopback
+    except ValueError:
+        return False
 
 
 def _is_own_name(request: Request) -> bool:
