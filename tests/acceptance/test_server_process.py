@@ -115,6 +115,11 @@ async def test_a_user_logs_in_with_the_password_that_was_given_on_stdin(tmp_path
     ):
         answer = await client.post("/session", json={"name": "ann", "password": "correct horse"})
         assert (answer.status_code, answer.json()["role"]) == (200, "operator")
+        refused = await asyncio.to_thread(redrive.run, "user", "delete", "ann")
+        assert refused.returncode == 1
+        assert "'ann' is the last who can log in" in refused.stderr
+        assert "redrive user set" in refused.stderr
+        await redrive.done("token", "create", "ci", "--role", "admin")
         await redrive.done("user", "delete", "ann")
         assert (await client.get("/session")).json()["name"] != "ann"
 

@@ -164,6 +164,7 @@ async def test_a_session_changes_things_only_with_its_csrf_token(guarded: Server
 
 async def test_who_is_demoted_or_deleted_is_so_at_once(guarded: Server) -> None:
     await guarded.user("ann", "correct horse", Role.ADMIN)
+    await guarded.user("eve", "battery staple", Role.ADMIN)
     async with guarded.client() as ann, await guarded.client_as(Role.ADMIN) as admin:
         await log_in(ann, "ann", "correct horse")
         assert (await ann.get(f"{V1}/users")).status_code == 200
@@ -174,6 +175,22 @@ async def test_who_is_demoted_or_deleted_is_so_at_once(guarded: Server) -> None:
         assert (await ann.get(f"{V1}/users")).status_code == 403
         assert (await admin.delete(f"{V1}/users", params={"name": "ann"})).status_code == 204
         assert (await ann.get(f"{V1}/letters")).status_code == 401
+
+
+async def test_the_last_admin_among_the_users_stays_one(guarded: Server) -> None:
+    await guarded.user("ann", "correct horse", Role.ADMIN)
+    async with await guarded.client_as(Role.ADMIN) as admin:
+        for refused in (
+            await admin.put(f"{V1}/users", json={"name": "ann", "role": "operator"}),
+            await admin.delete(f"{V1}/users", params={"name": "ann"}),
+        ):
+            assert refused.status_code == 409
+            problem = refused.json()
+            assert problem["type"] == "urn:redrive:problem:refused"
+            assert problem["detail"] == "'ann' is the last user who is admin"
+            assert "redrive user set" in problem["remedy"]
+        renewed = {"name": "ann", "role": "admin", "password": "battery staple"}
+        assert (await admin.put(f"{V1}/users", json=renewed)).status_code == 200
 
 
 async def test_wrong_passwords_are_slowed_down_and_tell_nothing(guarded: Server) -> None:

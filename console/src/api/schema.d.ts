@@ -894,13 +894,13 @@ export interface paths {
         get: operations["list_users"];
         /**
          * Set User
-         * @description Add a user or change one, who has to log in again.
+         * @description Add a user or change one, who has to log in again. The last admin stays one.
          */
         put: operations["set_user"];
         post?: never;
         /**
          * Delete User
-         * @description Delete a user, who is logged out at once. The last one who can log in stays.
+         * @description Delete a user, who is logged out at once. The last admin among the users stays.
          */
         delete: operations["delete_user"];
         options?: never;

@@ -23,6 +23,7 @@ from redrive.errors import (
     CountChanged,
     CursorRefused,
     EditRefused,
+    LastOneRefused,
     OrderRefused,
     PolicyRefused,
     RedriveError,
@@ -39,6 +40,7 @@ _KIND: Final = "urn:redrive:problem:"
 MEDIA_TYPE: Final = "application/problem+json"
 _STATUS: Final[tuple[tuple[type[RedriveError], int, str], ...]] = (
     (CountChanged, 409, "count-changed"),
+    (LastOneRefused, 409, "refused"),
     (OrderRefused, 409, "refused"),
     (TransitionRefused, 409, "refused"),
     (CursorRefused, 422, "invalid"),
