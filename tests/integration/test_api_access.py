@@ -265,6 +265,7 @@ async def test_without_a_login_other_names_and_other_pages_are_sent_away(server:
             {"Origin": "https://evil.example"},
             {"Sec-Fetch-Site": "cross-site"},
             {"Origin": "null"},
+            {"Origin": "http://["},
         ):
             answer = await client.put(
                 f"{V1}/policies", json={"name": "a", "maxRetries": 1}, headers=headers

@@ -144,12 +144,21 @@ def _is_own_name(request: Request) -> bool:
         return False
 
 
+def _is_own_origin(request: Request) -> bool:
+    origin = request.headers.get("Origin")
+    try:
+        return origin is None or urlsplit(origin).netloc == request.headers.get("Host")
+    except ValueError:
+        return False
+
+
 def _require_own_page(request: Request, caller: Caller | None) -> None:
     if caller is not None and caller.by == "token":
         return
-    origin = request.headers.get("Origin")
-    same = origin is None or urlsplit(origin).netloc == request.headers.get("Host")
-    if not same or request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
+    if not _is_own_origin(request) or request.headers.get("Sec-Fetch-Site", "none") not in (
+        "same-origin",
+        "none",
+    ):
         raise Problem(403, "wrong-origin", "this request comes from another page than the console")
     if caller is not None and caller.by == "session":
         sent = request.headers.get(CSRF_HEADER, "")
