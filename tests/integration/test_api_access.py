@@ -241,6 +241,29 @@ async def test_hashing_does_not_stop_other_requests(guarded: Server) -> None:
         assert {one.status_code for one in await asyncio.gather(*logins)} <= {401, 429}
 
 
+async def test_who_is_not_logged_in_does_not_learn_where_the_store_is(
+    vhost: Vhost, tmp_path: Path
+) -> None:
+    folder = tmp_path / "hidden-place"
+    folder.mkdir()
+    settings = settings_for(tmp_path, vhost.url, f"sqlite:///{folder}/redrive.db")
+    async with serving(settings, loopback=False) as server:
+        await server.user("ann", "correct horse", Role.ADMIN)
+        async with server.client() as client:
+            await server.store.close()
+            folder.rename(tmp_path / "gone")
+            answers = [
+                await log_in(client, "ann", "correct horse"),
+                await client.get(f"{V1}/session", headers={"Cookie": f"{COOKIE}=some"}),
+                await client.get(f"{V1}/letters", headers={"Authorization": "Bearer some"}),
+            ]
+            (tmp_path / "gone").rename(folder)
+    for answer in answers:
+        assert (answer.status_code, answer.json()["type"][-17:]) == (503, "store-unavailable")
+        assert "hidden-place" not in answer.text
+        assert "log" in answer.json()["remedy"]
+
+
 # Without a login
 
 

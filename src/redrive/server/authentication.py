@@ -28,7 +28,7 @@ from redrive.domain.filters import Searched
 from redrive.errors import RedriveError
 from redrive.server.callers import CALLER, DESK, Caller, redaction_for
 from redrive.server.inputs import SEARCHED
-from redrive.server.problems import Problem, answer_problem, problem_of
+from redrive.server.problems import Problem, answer_problem, problem_for_anybody
 from redrive.work.desk import Desk
 from redrive.work.passwords import digest
 
@@ -61,7 +61,7 @@ class Authentication:
             await answer_problem(problem)(scope, receive, send)
             return
         except RedriveError as error:
-            await answer_problem(problem_of(error))(scope, receive, send)
+            await answer_problem(problem_for_anybody(error))(scope, receive, send)
             return
         limited = SEARCHED.set(_searched(Request(scope)))
         try:
