@@ -9,6 +9,7 @@
     ├── OrderRefused            a sweep or a move that could not be meant; nothing was touched
     ├── TransitionRefused       a change of a letter's state that its life does not have
     ├── ColdStorageError        a folder that cannot be written, or a file of it that is not sound
+    ├── LastOneRefused          a user without whom nobody could log in, or nobody as admin
     ├── CannotListen            the address of the API cannot be had
     ├── SinkFailed              a message about an alert did not arrive
     ├── CountChanged            letters that match are not as many as somebody was shown
@@ -98,6 +99,12 @@ class EditedMeanwhile(EditRefused):
     """Another edit stands than the one that somebody saw. Nothing was changed."""
 
     remedy = "look at it again"
+
+
+class LastOneRefused(RedriveError):
+    """Without this user nobody could log in, or nobody as admin. Nothing was changed."""
+
+    remedy = "make another admin first, with 'redrive user set NAME --role admin' or the API"
 
 
 class CannotListen(RedriveError):

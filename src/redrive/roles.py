@@ -369,19 +369,24 @@ async def _run_server(process: Process) -> None:
     chosen = settings.server
     listening = listen(chosen.host, chosen.port)
     loopback = is_loopback(listening)
-    app = Application(loopback=loopback)
+    # A proxy brings others, however it names them.
+    open_here = loopback and not chosen.trusted_proxies
+    app = Application(loopback=open_here)
     serving = Serving(app.asgi, listening, chosen.trusted_proxies)
     running = asyncio.create_task(serving.run())
-    log.info("server.listening", address=address_of(listening), login=not loopback)
+    log.info("server.listening", address=address_of(listening), login=not open_here)
     store = None
     try:
         store = await persist(lambda: open_store(settings), "store", stopping)
         if store is not None:
-            if not loopback and not await store.access.anybody():
+            if not open_here and not await store.access.anybody():
+                where = f"server.host: others can reach {chosen.host}"
+                if loopback:
+                    where = "server.trusted_proxies: a proxy brings others here"
                 raise SettingsError(
-                    f"server.host: others can reach {chosen.host}, and nobody has to log in",
+                    f"{where}, and nobody has to log in",
                     remedy="make a user with 'redrive user set' or a token with"
-                    " 'redrive token create', or listen on 127.0.0.1",
+                    " 'redrive token create', or listen on 127.0.0.1 and trust no proxy",
                 )
             app.open(desk(settings, store, process.events))
             process.awaited.here("server")

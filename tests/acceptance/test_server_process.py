@@ -82,6 +82,20 @@ async def test_reachable_from_elsewhere_it_does_not_start_unless_somebody_can_lo
             assert (await client.get(f"{base}/letters", headers=allowed)).status_code == 401
 
 
+async def test_behind_a_proxy_it_does_not_start_unless_somebody_can_log_in(
+    tmp_path: Path,
+) -> None:
+    redrive = command_line(tmp_path, NOBODY, 'port = 0\ntrusted_proxies = ["127.0.0.1"]')
+    ended = await asyncio.to_thread(redrive.run, "run", "--roles", "server")
+    assert ended.returncode == 2
+    last = ended.stderr.splitlines()[-1]
+    assert "server.trusted_proxies" in last
+    assert "redrive user set" in last
+    await redrive.done("token", "create", "ci", "--role", "viewer")
+    async with redrive.serving() as (address, _), httpx.AsyncClient(trust_env=False) as client:
+        assert (await client.get(f"{address}/api/v1/letters")).status_code == 401
+
+
 async def test_a_user_logs_in_with_the_password_that_was_given_on_stdin(tmp_path: Path) -> None:
     redrive = command_line(tmp_path, NOBODY)
     made = await asyncio.to_thread(
@@ -101,6 +115,11 @@ async def test_a_user_logs_in_with_the_password_that_was_given_on_stdin(tmp_path
     ):
         answer = await client.post("/session", json={"name": "ann", "password": "correct horse"})
         assert (answer.status_code, answer.json()["role"]) == (200, "operator")
+        refused = await asyncio.to_thread(redrive.run, "user", "delete", "ann")
+        assert refused.returncode == 1
+        assert "'ann' is the last who can log in" in refused.stderr
+        assert "redrive user set" in refused.stderr
+        await redrive.done("token", "create", "ci", "--role", "admin")
         await redrive.done("user", "delete", "ann")
         assert (await client.get("/session")).json()["name"] != "ann"
 

@@ -183,6 +183,41 @@ async def test_letters_that_are_ticked_are_decided_on_with_their_number_and_a_re
     assert history[-1].reason.endswith("too old")
 
 
+async def test_a_range_is_of_the_letters_that_were_meant_also_when_others_come_in_between(
+    console: Console,
+) -> None:
+    ids = await some(console, 4)
+    page = await console.person("/letters")
+    await tick(page, ids[2])
+    (new,) = await some(console, 1, "came meanwhile")
+    box = page.get_by_role("checkbox", name=f"Select letter {new}")
+    await expect(box).to_be_visible()
+    await page.get_by_role("checkbox", name=f"Select letter {ids[1]}").click(modifiers=["Shift"])
+    bar = page.get_by_role("toolbar", name="Selected letters")
+    await expect(bar.get_by_text("2 letters selected")).to_be_visible()
+    for letter, ticked in zip([*ids, new], [False, True, True, False, False], strict=True):
+        found = page.get_by_role("checkbox", name=f"Select letter {letter}")
+        await expect(found).to_be_checked(checked=ticked)
+
+
+async def test_a_range_that_is_too_long_says_how_many_are_left_out(console: Console) -> None:
+    ids = await some(console, 1003)
+    page = await console.person("/letters")
+    await tick(page, ids[-1])
+    oldest = page.get_by_role("checkbox", name=f"Select letter {ids[0]}")
+    frame = page.get_by_role("table", name="Letters").locator("..")
+    for _ in range(200):
+        await frame.evaluate("frame => frame.scrollTo(0, frame.scrollHeight)")
+        if await oldest.is_visible():
+            break
+        await page.wait_for_timeout(50)
+    await oldest.click(modifiers=["Shift"])
+    bar = page.get_by_role("toolbar", name="Selected letters")
+    await expect(bar.get_by_text("1,000 letters selected, 3 more not")).to_be_visible()
+    await expect(oldest).not_to_be_checked()
+    assert await accessibility_faults(page) == []
+
+
 async def test_all_that_match_are_chosen_by_their_exact_number_and_not_if_it_has_changed(
     console: Console,
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from redrive.domain.access import Role, why_not_user
 from redrive.domain.filters import GroupNote
-from redrive.errors import CursorRefused, NotedMeanwhile
+from redrive.errors import CursorRefused, LastOneRefused, NotedMeanwhile
 from redrive.store.requests import KEPT
 from redrive.store.store import Store
 from tests.services.letters import failed
@@ -22,12 +22,34 @@ async def test_nobody_can_log_in_until_there_is_a_user_or_a_token(store: Store) 
     assert not await store.access.anybody()
     await store.access.set_user("ann", Role.VIEWER, "hash")
     assert await store.access.anybody()
-    assert await store.access.delete_user("ann")
-    assert not await store.access.anybody()
+    with pytest.raises(LastOneRefused, match="last who can log in"):
+        await store.access.delete_user("ann")
     await store.access.add_token(TOKEN, b"d" * 32, name="ci", role=Role.ADMIN, by="t", lasts=None)
+    assert await store.access.delete_user("ann")
     assert await store.access.anybody()
     await store.access.revoke(TOKEN)
     assert not await store.access.anybody()
+
+
+async def test_the_last_admin_stays_one_also_when_two_go_at_once(store: Store) -> None:
+    await store.access.add_token(TOKEN, b"d" * 32, name="ci", role=Role.ADMIN, by="t", lasts=HOUR)
+    await store.access.set_user("viewer", Role.VIEWER, "hash")
+    for _ in range(5):
+        for name in ("ann", "bob"):
+            await store.access.set_user(name, Role.ADMIN, "hash")
+        outcomes = await asyncio.gather(
+            store.access.delete_user("ann"),
+            store.access.set_user("bob", Role.OPERATOR, None),
+            return_exceptions=True,
+        )
+        assert [type(one) for one in outcomes].count(LastOneRefused) == 1, outcomes
+        roles = [user.role for user in await store.access.users()]
+        assert roles.count(Role.ADMIN) == 1
+    assert await store.access.delete_user("viewer")
+    (last,) = [user for user in await store.access.users() if user.role is Role.ADMIN]
+    with pytest.raises(LastOneRefused, match="last user who is admin"):
+        await store.access.delete_user(last.name)
+    assert not await store.access.set_user(last.name, Role.ADMIN, "another hash")
 
 
 async def test_a_token_is_valid_until_it_expires_or_is_revoked(store: Store) -> None:
@@ -47,6 +69,7 @@ async def test_a_token_is_valid_until_it_expires_or_is_revoked(store: Store) -> 
 
 
 async def test_a_session_ends_by_itself_and_with_every_change_of_its_user(store: Store) -> None:
+    await store.access.set_user("bob", Role.ADMIN, "hash")
     assert await store.access.set_user("ann", Role.VIEWER, "hash")
     await store.access.begin(b"s" * 32, "ann", "csrf", HOUR)
     session = await store.access.session(b"s" * 32)

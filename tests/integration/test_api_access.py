@@ -194,6 +194,7 @@ async def test_a_session_changes_things_only_with_its_csrf_token(guarded: Server
 
 async def test_who_is_demoted_or_deleted_is_so_at_once(guarded: Server) -> None:
     await guarded.user("ann", "correct horse", Role.ADMIN)
+    await guarded.user("eve", "battery staple", Role.ADMIN)
     async with guarded.client() as ann, await guarded.client_as(Role.ADMIN) as admin:
         await log_in(ann, "ann", "correct horse")
         assert (await ann.get(f"{V1}/users")).status_code == 200
@@ -204,6 +205,22 @@ async def test_who_is_demoted_or_deleted_is_so_at_once(guarded: Server) -> None:
         assert (await ann.get(f"{V1}/users")).status_code == 403
         assert (await admin.delete(f"{V1}/users", params={"name": "ann"})).status_code == 204
         assert (await ann.get(f"{V1}/letters")).status_code == 401
+
+
+async def test_the_last_admin_among_the_users_stays_one(guarded: Server) -> None:
+    await guarded.user("ann", "correct horse", Role.ADMIN)
+    async with await guarded.client_as(Role.ADMIN) as admin:
+        for refused in (
+            await admin.put(f"{V1}/users", json={"name": "ann", "role": "operator"}),
+            await admin.delete(f"{V1}/users", params={"name": "ann"}),
+        ):
+            assert refused.status_code == 409
+            problem = refused.json()
+            assert problem["type"] == "urn:redrive:problem:refused"
+            assert problem["detail"] == "'ann' is the last user who is admin"
+            assert "redrive user set" in problem["remedy"]
+        renewed = {"name": "ann", "role": "admin", "password": "battery staple"}
+        assert (await admin.put(f"{V1}/users", json=renewed)).status_code == 200
 
 
 async def test_wrong_passwords_are_slowed_down_and_tell_nothing(guarded: Server) -> None:
@@ -219,15 +236,27 @@ async def test_wrong_passwords_are_slowed_down_and_tell_nothing(guarded: Server)
         assert int(limited.headers["retry-after"]) >= 1
 
 
+async def test_many_tries_at_once_are_no_more_than_many_in_a_row(guarded: Server) -> None:
+    await guarded.user("ann", "correct horse", Role.ADMIN)
+    async with guarded.client() as client:
+        tries = [log_in(client, "ann", f"battery {number}") for number in range(30)]
+        answers = await asyncio.gather(*tries)
+    found = [answer.status_code for answer in answers]
+    assert set(found) == {401, 429}
+    # Five are free; on a machine that stalls, one more after each second, two, four, …
+    assert 5 <= found.count(401) <= 10
+
+
 def test_each_wrong_password_beyond_the_fifth_costs_twice_the_wait() -> None:
     now = 0.0
     limits = LoginLimits(lambda: now)
     waits = []
     for _ in range(20):
-        limits.failed("ann", "1.2.3.4")
+        now += limits.wait("ann", "1.2.3.4")
+        assert limits.begin("ann", "1.2.3.4") == 0
         waits.append(limits.wait("ann", "1.2.3.4"))
     assert waits[:8] == [0, 0, 0, 0, 1, 2, 4, 8]
-    assert waits[-1] == 900
+    assert waits[-1] == limits.begin("ann", "1.2.3.4") == 900
     assert limits.wait("ann", "5.6.7.8") == limits.wait("bob", "1.2.3.4") == 900
     assert limits.wait("bob", "5.6.7.8") == 0
     limits.succeeded("ann", "1.2.3.4")
@@ -240,6 +269,29 @@ async def test_hashing_does_not_stop_other_requests(guarded: Server) -> None:
         logins = [asyncio.create_task(log_in(client, f"u{n}", "wrong pass")) for n in range(4)]
         assert (await viewer.get(f"{V1}/letters")).status_code == 200
         assert {one.status_code for one in await asyncio.gather(*logins)} <= {401, 429}
+
+
+async def test_who_is_not_logged_in_does_not_learn_where_the_store_is(
+    vhost: Vhost, tmp_path: Path
+) -> None:
+    folder = tmp_path / "hidden-place"
+    folder.mkdir()
+    settings = settings_for(tmp_path, vhost.url, f"sqlite:///{folder}/redrive.db")
+    async with serving(settings, loopback=False) as server:
+        await server.user("ann", "correct horse", Role.ADMIN)
+        async with server.client() as client:
+            await server.store.close()
+            folder.rename(tmp_path / "gone")
+            answers = [
+                await log_in(client, "ann", "correct horse"),
+                await client.get(f"{V1}/session", headers={"Cookie": f"{COOKIE}=some"}),
+                await client.get(f"{V1}/letters", headers={"Authorization": "Bearer some"}),
+            ]
+            (tmp_path / "gone").rename(folder)
+    for answer in answers:
+        assert (answer.status_code, answer.json()["type"][-17:]) == (503, "store-unavailable")
+        assert "hidden-place" not in answer.text
+        assert "log" in answer.json()["remedy"]
 
 
 # Without a login
@@ -266,11 +318,25 @@ async def test_without_a_login_other_names_and_other_pages_are_sent_away(server:
             {"Origin": "https://evil.example"},
             {"Sec-Fetch-Site": "cross-site"},
             {"Origin": "null"},
+            {"Origin": "http://["},
         ):
             answer = await client.put(
                 f"{V1}/policies", json={"name": "a", "maxRetries": 1}, headers=headers
             )
             assert (answer.status_code, answer.json()["type"][-12:]) == (403, "wrong-origin")
+
+
+@pytest.mark.parametrize(
+    "header", ["Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Real-IP", "Via"]
+)
+async def test_without_a_login_what_comes_through_a_proxy_is_sent_away(
+    server: Server, header: str
+) -> None:
+    async with server.client(headers={header: "127.0.0.1"}) as client:
+        for path in ("/session", "/letters"):
+            answer = await client.get(V1 + path)
+            assert (answer.status_code, answer.json()["type"][-10:]) == (403, "wrong-host")
+            assert "redrive user set" in answer.json()["remedy"]
 
 
 # The log

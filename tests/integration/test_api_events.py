@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from redrive.domain.access import Role
 from redrive.server.live import Listener, Place, Told, read_place
 from tests.services.letters import failed, letter_store
-from tests.services.serving import V1, Server, serving
+from tests.services.plugin import Vhost
+from tests.services.serving import V1, Server, serving, settings_for
 
 
 class Stream:
@@ -93,6 +98,83 @@ async def test_what_people_change_and_replays_are_told(server: Server) -> None:
         assert (await stream.until("replay", id=made["id"]))["state"] == "running"
         await client.post(f"{V1}/replays/{made['id']}/cancel", json={})
         await stream.until("replay", id=made["id"], state="cancelled")
+
+
+async def test_a_change_is_told_when_it_is_made_and_not_only_when_it_is_begun(
+    server: Server,
+) -> None:
+    log, begun = server.store.audit_log, ("t", Role.ADMIN, "", "breakers.force", "{}")
+    before = await log.begin(*begun)
+    async with streaming(server) as stream:
+        await stream.until("stats")
+        number = await log.begin("t", Role.ADMIN, "", "policies.set", "{}")
+        assert (await stream.until("changed"))["resources"] == ["policies"]
+        await log.end(number, 200, "{}")
+        assert (await stream.until("changed"))["resources"] == ["policies"]
+        place = stream.place
+        await log.end(before, 200, "{}")
+        assert (await stream.until("changed"))["resources"] == ["breakers"]
+    # Whoever goes on from before the outcome hears of it too, whoever they ask.
+    async with serving(server.settings) as another, streaming(another, place) as stream:
+        assert "breakers" in (await stream.until("changed"))["resources"]
+
+
+async def test_nothing_is_missed_between_catching_up_and_listening(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    eyes = server.app.api.state.live._eyes  # to stop it where the moment is
+    catch_up = eyes.catch_up
+    async with streaming(server) as first:
+        await first.until("stats")
+        place, found = first.place, ""
+
+        async def and_then_something_happens(since: str | None) -> list[Told]:
+            nonlocal found
+            told: list[Told] = await catch_up(since)
+            (found,) = await server.add(failed("in between"))
+            while found not in (await first.until("letters"))["ids"]:
+                pass
+            return told
+
+        monkeypatch.setattr(eyes, "catch_up", and_then_something_happens)
+        async with streaming(server, place) as second:
+            name, _ = await second.next()
+            assert name == "stats"
+            while found not in (await second.until("letters"))["ids"]:
+                pass
+
+
+async def test_who_listens_reads_everything_again_after_nobody_has_looked_for_long(
+    server: Server,
+) -> None:
+    live = server.app.api.state.live
+    async with streaming(server) as first:
+        await first.until("stats")
+        live._watching.cancel()  # as a store that does not answer does
+        live._eyes._looked = float("-inf")
+        async with streaming(server) as second:
+            await second.until("stats")
+            await first.until("resync")
+
+
+async def test_after_a_look_has_failed_everything_is_read_again(
+    vhost: Vhost, tmp_path: Path
+) -> None:
+    settings = settings_for(tmp_path, vhost.url, f"sqlite:///{tmp_path}/redrive.db")
+
+    def rename(table: str, name: str) -> None:
+        with contextlib.closing(sqlite3.connect(tmp_path / "redrive.db")) as connection:
+            connection.execute(f"ALTER TABLE {table} RENAME TO {name}")
+
+    async with serving(settings) as server, streaming(server) as stream:
+        await stream.until("stats")
+        eyes = server.app.api.state.live._eyes
+        await asyncio.to_thread(rename, "redrive_audit", "elsewhere")
+        async with asyncio.timeout(15):
+            while not eyes._failed:  # noqa: ASYNC110  (nobody is told of it)
+                await asyncio.sleep(0.05)
+        await asyncio.to_thread(rename, "elsewhere", "redrive_audit")
+        await stream.until("resync")
 
 
 async def test_who_comes_back_is_told_what_happened_meanwhile_by_any_process(

@@ -894,13 +894,13 @@ export interface paths {
         get: operations["list_users"];
         /**
          * Set User
-         * @description Add a user or change one, who has to log in again.
+         * @description Add a user or change one, who has to log in again. The last admin stays one.
          */
         put: operations["set_user"];
         post?: never;
         /**
          * Delete User
-         * @description Delete a user, who is logged out at once. The last one who can log in stays.
+         * @description Delete a user, who is logged out at once. The last admin among the users stays.
          */
         delete: operations["delete_user"];
         options?: never;
@@ -2460,7 +2460,7 @@ export interface components {
             routingKey?: string | null;
             /**
              * Search
-             * @description A text anywhere in it.
+             * @description A text anywhere in it, but for what redaction rules may hide.
              */
             search?: string | null;
             /** Source */
@@ -3185,7 +3185,7 @@ export interface operations {
                 /** @description Where it failed. */
                 queue?: string | null;
                 routingKey?: string | null;
-                /** @description A text anywhere in it. */
+                /** @description A text anywhere in it, but for what redaction rules may hide. */
                 search?: string | null;
                 source?: string | null;
                 /** @description A time, a day, or how long ago: `2h`. */
@@ -3377,7 +3377,7 @@ export interface operations {
                 /** @description Where it failed. */
                 queue?: string | null;
                 routingKey?: string | null;
-                /** @description A text anywhere in it. */
+                /** @description A text anywhere in it, but for what redaction rules may hide. */
                 search?: string | null;
                 source?: string | null;
                 /** @description A time, a day, or how long ago: `2h`. */
@@ -3503,7 +3503,7 @@ export interface operations {
                 /** @description Where it failed. */
                 queue?: string | null;
                 routingKey?: string | null;
-                /** @description A text anywhere in it. */
+                /** @description A text anywhere in it, but for what redaction rules may hide. */
                 search?: string | null;
                 source?: string | null;
                 /** @description A time, a day, or how long ago: `2h`. */

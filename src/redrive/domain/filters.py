@@ -18,6 +18,16 @@ _Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Searched:
+    """Where `search` looks, besides what everybody may see of a letter."""
+
+    bodies: bool = True
+    failures: bool = True
+    """Reasons and stacks."""
+    tags: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
     """What letters must have in common. Nothing given: all of them."""
 
@@ -40,6 +50,7 @@ class Filters:
     created_until: datetime | None = None
     """This moment or earlier."""
     search: str | None = None
+    searched: Searched = Searched()
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from redrive.server import (
     users,
 )
 from redrive.server.authentication import API, COOKIE, Authentication
+from redrive.server.callers import is_known
 from redrive.server.closed_buckets import ClosedBuckets
 from redrive.server.console_files import console
 from redrive.server.live import Live
@@ -107,7 +108,7 @@ def _api() -> FastAPI:
         openapi_url="/openapi.json",
         generate_unique_id_function=lambda route: route.name,
     )
-    tell_problems(api)
+    tell_problems(api, is_known)
     whole = APIRouter(prefix=API)
     for module in _ROUTERS:
         whole.include_router(module.router)

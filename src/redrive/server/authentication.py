@@ -4,8 +4,9 @@ Guarantees:
 - A token counts as long as it is neither revoked nor expired, a session as long as its user is
   there. Both are looked up in the store with every request, whatever process made them.
 - Without either, a request goes on only if the server listens on loopback and nobody can log in
-  because there is no user and no token. Then the Host must be this machine's own name: a page
-  elsewhere whose name was made to point here is sent away.
+  because there is no user and no token. Then it must come from this machine and not through a
+  proxy, which could bring anybody; and the Host must be this machine's own name: a page elsewhere
+  whose name was made to point here is sent away.
 - A change that is sent with a cookie needs the session's `X-CSRF-Token`; one that is sent without
   anything must not come from a page of another origin. Tokens are not sent by browsers by
   themselves and need neither.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -22,9 +24,11 @@ from fastapi import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from redrive.domain.access import Role
+from redrive.domain.filters import Searched
 from redrive.errors import RedriveError
-from redrive.server.callers import CALLER, DESK, Caller
-from redrive.server.problems import Problem, answer_problem, problem_of
+from redrive.server.callers import CALLER, DESK, Caller, redaction_for
+from redrive.server.inputs import SEARCHED
+from redrive.server.problems import Problem, answer_problem, problem_for_anybody
 from redrive.work.desk import Desk
 from redrive.work.passwords import digest
 
@@ -35,6 +39,7 @@ METRICS: Final = "/metrics"
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _OPEN: Final = frozenset({("GET", f"{API}/session"), ("POST", f"{API}/session")})
 """What can be called without a role: who am I, and the login."""
+_BY_PROXY: Final = frozenset({"forwarded", "via", "x-real-ip"})
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -56,9 +61,13 @@ class Authentication:
             await answer_problem(problem)(scope, receive, send)
             return
         except RedriveError as error:
-            await answer_problem(problem_of(error))(scope, receive, send)
+            await answer_problem(problem_for_anybody(error))(scope, receive, send)
             return
-        await self._app(scope, receive, send)
+        limited = SEARCHED.set(_searched(Request(scope)))
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            SEARCHED.reset(limited)
 
     async def _admit(self, scope: Scope) -> None:
         desk = self._desk()
@@ -91,6 +100,13 @@ class Authentication:
             if session is not None:
                 return Caller(session.user, session.role, address, "session", session.csrf)
         if self._loopback and not await access.anybody():
+            if not _is_from_here(request):
+                raise Problem(
+                    403,
+                    "wrong-host",
+                    "without a login the API answers to this machine only, not through a proxy",
+                    remedy="make a user with 'redrive user set', and log in",
+                )
             if not _is_own_name(request):
                 raise Problem(
                     403,
@@ -102,8 +118,23 @@ class Authentication:
         return None
 
 
+def _searched(request: Request) -> Searched:
+    """Where who has sent a request may search."""
+    return Searched() if request.scope[CALLER] is None else redaction_for(request).searched()
+
+
 def _is_guarded(path: str) -> bool:
     return path.startswith(API) or path == METRICS
+
+
+def _is_from_here(request: Request) -> bool:
+    """Whether a request comes from this machine, as far as can be told."""
+    if any(name in _BY_PROXY or name.startswith("x-forwarded-") for name in request.headers):
+        return False
+    try:
+        return request.client is not None and ip_address(request.client.host).is_loopback
+    except ValueError:
+        return False
 
 
 def _is_own_name(request: Request) -> bool:
@@ -113,12 +144,21 @@ def _is_own_name(request: Request) -> bool:
         return False
 
 
+def _is_own_origin(request: Request) -> bool:
+    origin = request.headers.get("Origin")
+    try:
+        return origin is None or urlsplit(origin).netloc == request.headers.get("Host")
+    except ValueError:
+        return False
+
+
 def _require_own_page(request: Request, caller: Caller | None) -> None:
     if caller is not None and caller.by == "token":
         return
-    origin = request.headers.get("Origin")
-    same = origin is None or urlsplit(origin).netloc == request.headers.get("Host")
-    if not same or request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
+    if not _is_own_origin(request) or request.headers.get("Sec-Fetch-Site", "none") not in (
+        "same-origin",
+        "none",
+    ):
         raise Problem(403, "wrong-origin", "this request comes from another page than the console")
     if caller is not None and caller.by == "session":
         sent = request.headers.get(CSRF_HEADER, "")

@@ -51,6 +51,11 @@ class Caller:
         )
 
 
+def is_known(request: Request) -> bool:
+    """Whether it is known who has sent a request."""
+    return isinstance(request.scope.get(CALLER), Caller)
+
+
 def caller_of(request: Request) -> Caller:
     """Who has sent a request."""
     caller = request.scope.get(CALLER)

@@ -6,6 +6,7 @@ letter.
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
@@ -14,7 +15,7 @@ from pydantic.alias_generators import to_camel
 
 from redrive.domain.durations import parse_duration
 from redrive.domain.editing import LONGEST_REASON
-from redrive.domain.filters import Filters
+from redrive.domain.filters import Filters, Searched
 from redrive.domain.lifecycle import State, read_state
 from redrive.domain.moments import before, read_moment
 
@@ -23,6 +24,11 @@ VISIBLE: Final = r"^[ -~]+$"
 FINGERPRINT: Final = r"^[0-9a-fA-F]{1,16}$"
 ID: Final = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
 MOST_IDS: Final = 1000
+
+_EVERYWHERE: Final = Searched()
+SEARCHED: Final = ContextVar("redrive_searched", default=_EVERYWHERE)
+"""Where who has sent the request may search. Set for every request, so that no route forgets it."""
+_HIDDEN: Final = "expected no such filter: a redaction rule hides it, and a filter would tell it"
 
 Text = Annotated[str, Field(max_length=1000, pattern=NO_NUL)]
 Name = Annotated[str, Field(min_length=1, max_length=255, pattern=NO_NUL)]
@@ -74,7 +80,9 @@ class Selection(Input):
     start_date: Text | None = Field(None, description="A time, a day, or how long ago: `2h`.")
     end_date: Text | None = Field(None, description="The same; a day counts whole.")
     min_age: Text | None = Field(None, description="Collected at least so long ago: `10m`.")
-    search: Text | None = Field(None, description="A text anywhere in it.")
+    search: Text | None = Field(
+        None, description="A text anywhere in it, but for what redaction rules may hide."
+    )
 
     @model_validator(mode="after")
     def _times_can_be_read(self) -> Selection:
@@ -84,6 +92,11 @@ class Selection(Input):
     def filters(self, now: datetime | None = None) -> Filters:
         """The filters, with times counted from now."""
         now = now or datetime.now(UTC)
+        searched = SEARCHED.get()
+        if self.error_reason is not None and not searched.failures:
+            raise Unmeant("errorReason", _HIDDEN)
+        if self.tag is not None and not searched.tags:
+            raise Unmeant("tag", _HIDDEN)
         start = moment("startDate", self.start_date, now)
         end = moment("endDate", self.end_date, now, end_of_day=True)
         if start is not None and end is not None and end < start:
@@ -108,6 +121,7 @@ class Selection(Input):
             created_from=start,
             created_until=end,
             search=self.search,
+            searched=searched,
         )
 
     def given(self) -> dict[str, Any]:

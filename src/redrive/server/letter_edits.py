@@ -139,7 +139,7 @@ async def edit_letter(request: Request, letter_id: Id, edit: LetterEdit) -> Resp
     given = editable_of(kept)
     if edit.made_from is not None and edit.made_from != given.number:
         raise _edited_meanwhile(kept, edit.made_from, redaction_for(request))
-    prepared = prepare(given, edit.order(_body(edit.body, kept)))
+    prepared = prepare(given, edit.order(_body(edit.body, kept)), redaction_for(request))
     diff: list[str] = []
     if prepared is not None:
         after = replace(given.message, properties=prepared.properties, body=prepared.body)
@@ -187,7 +187,7 @@ async def edit_letters(request: Request, edit: ManyEdits) -> Response:
     store, redaction, order = desk_of(request).store, redaction_for(request), edit.order()
     filters = edit.filter.filters(datetime.now(UTC))
     with Spool() as spool:
-        found = await survey(store.edits, filters, order, spool)
+        found = await survey(store.edits, filters, order, spool, redaction=redaction)
         if edit.dry_run:
             return answer(survey_document(found, 0, redaction))
         told = {"filter": edit.filter.given(), "count": edit.count} | edit.told()

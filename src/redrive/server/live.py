@@ -7,7 +7,10 @@ Guarantees:
   listen, and a listener that does not read loses its queue and is told to `resync`.
 - A place (`Place`) says how far somebody is, for any process: who comes back with it is told what
   happened since, or to `resync` if that is too much. A change may be told twice, never not at all:
-  numbers of rows are given before they are committed, so a look reaches `_BEHIND` back.
+  numbers of rows are given before they are committed, so a look reaches `_BEHIND` back; an entry of
+  the audit log is written before the change, so it is told again when it has its outcome; and who
+  comes listens before they are told what they missed.
+- Where a look fails, or none was made for long, whoever listens is told to `resync`.
 """
 
 from __future__ import annotations
@@ -40,7 +43,10 @@ _NAMED: Final = 500
 _TOO_MANY: Final = 5000
 _BEAT: Final = 15.0
 _LONGEST: Final = 600.0
-"""Seconds after which a stream ends, and its client comes back: who was revoked does not."""
+"""Seconds after which a stream ends, and its client comes back: who was revoked does not. And how
+long the outcome of a change is waited for."""
+_REACH: Final = 100
+"""Entries of the audit log before the newest that may still be without their outcome."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -94,6 +100,17 @@ class Listener:
             self.queue.get_nowait()
         self.queue.put_nowait(Told(RESYNC, {"reason": "too slow"}, told.place))
 
+    def tell_first(self, missed: list[Told]) -> None:
+        """Tell these before what has come meanwhile."""
+        come = []
+        while not self.queue.empty():
+            come.append(self.queue.get_nowait())
+        for told in [*missed, *come]:
+            if told is None:
+                self.queue.put_nowait(None)
+            else:
+                self.tell(told)
+
 
 class Live:
     """Looks while somebody listens."""
@@ -109,11 +126,15 @@ class Live:
     async def listen(self, since: str | None) -> AsyncIterator[Told | None]:
         """Events from now on, or from a place; None now and then, if nothing happens."""
         listener, ends = Listener(), time.monotonic() + _LONGEST
-        for told in await self._eyes.catch_up(since):
-            listener.tell(told)
+        before = tuple(self._listeners)
         self._listeners.add(listener)
-        self._start()
         try:
+            lost = await self._eyes.open()
+            if lost is not None:
+                for each in before:
+                    each.tell(lost)
+            listener.tell_first(await self._eyes.catch_up(since))
+            self._start()
             while not self._closed and time.monotonic() < ends:
                 try:
                     async with asyncio.timeout(_BEAT):
@@ -173,13 +194,23 @@ class _Eyes:
         self._newest: str | None = None
         self._steps: dict[int, float] = {}
         """Rows that were seen lately, and when: behind the place, where others may still appear."""
+        self._actions: dict[int, tuple[float, bool]] = {}
+        """The same of the audit log, and whether it had its outcome."""
         self._replays: dict[str, Replay] = {}
         self._looked = float("-inf")
+        self._failed = False
+        self._turn = asyncio.Lock()
+
+    async def open(self) -> Told | None:
+        """Begin, if nobody has looked lately; what to tell who has listened nevertheless."""
+        async with self._turn:
+            if self._at is not None and time.monotonic() - self._looked <= _BEHIND:
+                return None
+            await self._begin()
+            return Told(RESYNC, {"reason": "nobody has looked for a while"}, self._place())
 
     async def catch_up(self, since: str | None) -> list[Told]:
         """What somebody has missed who was at a place; without one, how things stand."""
-        if self._at is None or time.monotonic() - self._looked > _BEHIND:
-            await self._begin()
         now = self._place()
         hello = Told("stats", self._ledger, now)
         place = None if since is None else read_place(since)
@@ -189,33 +220,49 @@ class _Eyes:
             return [Told(RESYNC, {"reason": "unknown place"}, now), hello]
         store = self._desk.store
         steps = await store.changed_since.steps(place.step, _TOO_MANY + 1)
-        if len(steps) > _TOO_MANY or place.step > now.step + _TOO_MANY:
+        actions = await store.audit_log.since(place.audit, _TOO_MANY + 1)
+        too_many = max(len(steps), len(actions)) > _TOO_MANY
+        if too_many or place.step > now.step + _TOO_MANY:
             return [Told(RESYNC, {"reason": "too much has happened"}, now), hello]
         told = [hello]
         if steps:
             told.append(Told("letters", _letters([step.letter_id for step in steps]), now))
         replays = await store.changed_since.replays(place.replays)
         told += [Told("replay", replay_document(each), now) for each in replays]
-        actions = await store.audit_log.since(place.audit, _TOO_MANY)
         if actions:
-            told.append(Told("changed", _resources([action for _, action in actions]), now))
+            told.append(Told("changed", _resources([action.name for action in actions]), now))
         return told
 
     async def _begin(self) -> None:
-        store = self._desk.store
-        self._at = Place(
-            await store.changed_since.newest_step(),
-            await store.audit_log.newest(),
-            await store.series.now(),
-        )
+        store, now = self._desk.store, time.monotonic()
+        step = await store.changed_since.newest_step()
+        audit = max(0, await store.audit_log.newest() - _REACH)
+        recent = await store.audit_log.since(audit, _TOO_MANY)
+        at = Place(step, audit, await store.series.now())
         self._ledger = ledger_document(await store.books.ledger())
         self._newest = await store.changed_since.newest_letter()
         self._steps = {}
         self._replays = {each.id: each for each in await store.changed_since.replays(None)}
+        self._actions = {
+            each.number: (float("-inf") if each.ended else now, each.ended) for each in recent
+        }
+        self._at, self._failed = replace(at, audit=self._settled(audit)), False
         self._looked = time.monotonic()
 
     async def look(self) -> list[Told]:
         """What is new since the last look."""
+        async with self._turn:
+            try:
+                told = await self._look()
+            except RedriveError:
+                self._failed = True  # some of it may have been seen, and was not told
+                raise
+            if self._failed:
+                self._failed = False
+                told.insert(0, Told(RESYNC, {"reason": "the store was away"}, self._place()))
+            return told
+
+    async def _look(self) -> list[Told]:
         if self._at is None:
             await self._begin()
         store, told = self._desk.store, []
@@ -262,11 +309,30 @@ class _Eyes:
         return letters
 
     async def _new_actions(self) -> list[str]:
+        """What somebody has begun to change, and again what has been changed."""
         assert self._at is not None
-        found = await self._desk.store.audit_log.since(self._at.audit, _NAMED)
-        if found:
-            self._at = replace(self._at, audit=found[-1][0])
-        return [action for _, action in found]
+        now, new = time.monotonic(), []
+        found = await self._desk.store.audit_log.since(self._at.audit, _TOO_MANY)
+        for each in found:
+            at, ended = self._actions.get(each.number, (None, False))
+            if at is None or (each.ended and not ended):
+                new.append(each.name)
+                self._actions[each.number] = (now, each.ended)
+        audit = self._settled(self._at.audit)
+        if len(found) == _TOO_MANY:
+            audit = max(audit, found[_TOO_MANY // 2].number)
+        self._at = replace(self._at, audit=audit)
+        self._actions = {n: seen for n, seen in self._actions.items() if n > audit}
+        return new
+
+    def _settled(self, audit: int) -> int:
+        """The last entry of the audit log before which nothing is waited for any more."""
+        now = time.monotonic()
+        for number, (at, ended) in sorted(self._actions.items()):
+            if now - at <= (_BEHIND if ended else _LONGEST):
+                break
+            audit = number
+        return audit
 
     def _place(self) -> Place:
         """Where who has heard all of this is: a little behind, see above."""

@@ -1,8 +1,9 @@
 """How often somebody may try to log in: a few times, then ever more seldom.
 
 Counted by name and by address, in each process: five tries in a row are free, and from then on each
-costs a wait that doubles, up to a quarter of an hour. Who logs in begins anew. What is remembered
-is bounded: the oldest is forgotten first.
+costs a wait that doubles, up to a quarter of an hour. A try counts from its beginning, so that many
+at once are no more than many in a row. Who logs in begins anew. What is remembered is bounded: the
+oldest is forgotten first.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _REMEMBERED: Final = 10_000
 
 @dataclass(slots=True)
 class _Tries:
-    failed: int = 0
+    made: int = 0
     free_at: float = 0.0
 
 
@@ -43,22 +44,29 @@ class LoginLimits:
             default=0.0,
         )
 
-    def failed(self, name: str, address: str) -> None:
-        """A try had a wrong password."""
-        for key in _keys(name, address):
-            tries = self._known.setdefault(key, _Tries())
-            self._known.move_to_end(key)
-            tries.failed += 1
-            if tries.failed >= _FREE:
-                wait = min(_FIRST_WAIT * 2.0 ** min(tries.failed - _FREE, 20), _LONGEST_WAIT)
-                tries.free_at = self._clock() + wait
-        while len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
+    def begin(self, name: str, address: str) -> float:
+        """A try begins, and counts as a wrong one until it has succeeded; or, if it has to wait,
+        does not begin: for how many seconds."""
+        wait = self.wait(name, address)
+        if not wait:
+            self._count(name, address)
+        return wait
 
     def succeeded(self, name: str, address: str) -> None:
         """Somebody logged in."""
         for key in _keys(name, address):
             self._known.pop(key, None)
+
+    def _count(self, name: str, address: str) -> None:
+        for key in _keys(name, address):
+            tries = self._known.setdefault(key, _Tries())
+            self._known.move_to_end(key)
+            tries.made += 1
+            if tries.made >= _FREE:
+                wait = min(_FIRST_WAIT * 2.0 ** min(tries.made - _FREE, 20), _LONGEST_WAIT)
+                tries.free_at = self._clock() + wait
+        while len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
 
 
 def _keys(name: str, address: str) -> tuple[str, str]:

@@ -2,13 +2,14 @@
 
 Guarantees: whatever goes wrong, the answer is `application/problem+json` with `type`, `title`,
 `status`, `detail` and `remedy`, and neither a traceback nor a password in it. What the caller did
-wrong is 4xx; 5xx is for a broker or store that is away, and for defects.
+wrong is 4xx; 5xx is for a broker or store that is away, and for defects. Which host or file that is
+learns only who is logged in.
 """
 
 from __future__ import annotations
 
 import http
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import structlog
@@ -23,6 +24,7 @@ from redrive.errors import (
     CountChanged,
     CursorRefused,
     EditRefused,
+    LastOneRefused,
     NotedMeanwhile,
     OrderRefused,
     PolicyRefused,
@@ -41,6 +43,7 @@ MEDIA_TYPE: Final = "application/problem+json"
 _STATUS: Final[tuple[tuple[type[RedriveError], int, str], ...]] = (
     (CountChanged, 409, "count-changed"),
     (NotedMeanwhile, 409, "noted-meanwhile"),
+    (LastOneRefused, 409, "refused"),
     (OrderRefused, 409, "refused"),
     (TransitionRefused, 409, "refused"),
     (CursorRefused, 422, "invalid"),
@@ -117,6 +120,20 @@ def problem_of(error: RedriveError) -> Problem:
     return Problem(500, "failed", str(error), remedy=error.remedy)
 
 
+def problem_for_anybody(error: RedriveError) -> Problem:
+    """The same for who is not logged in: what is wrong here is in the log, and not for them."""
+    problem = problem_of(error)
+    if problem.status < 500:
+        return problem
+    log.warning("server.failed", error=str(error), remedy=error.remedy)
+    return Problem(
+        problem.status,
+        problem.kind,
+        "the server cannot do its work now",
+        remedy="try again later; the server's log says what is wrong",
+    )
+
+
 def not_found(what: str) -> Problem:
     """There is no such thing."""
     return Problem(404, "not-found", f"there is no {what}, or no longer")
@@ -127,11 +144,13 @@ def invalid(where: str, what: str) -> Problem:
     return _of_faults([fault(where.split("."), what)])
 
 
-def tell_problems(app: FastAPI) -> None:
-    """Have every error of an app answered so."""
+def tell_problems(app: FastAPI, is_known: Callable[[Request], bool]) -> None:
+    """Have every error of an app answered so. `is_known`: whether the caller is somebody."""
 
-    async def ours(_: Request, error: Exception) -> Response:
+    async def ours(request: Request, error: Exception) -> Response:
         assert isinstance(error, RedriveError)
+        if not is_known(request):
+            return answer_problem(problem_for_anybody(error))
         problem = problem_of(error)
         if problem.status >= 500:
             log.warning("server.failed", error=str(error), remedy=error.remedy)

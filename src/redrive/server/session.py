@@ -55,15 +55,15 @@ async def log_in(request: Request, login: Login) -> Response:
     desk, address = desk_of(request), request.client.host if request.client else ""
     limits: LoginLimits = getattr(request.app.state, LIMITS)
     passwords: Passwords = getattr(request.app.state, PASSWORDS)
-    wait = limits.wait(login.name, address)
+    user = await desk.store.access.user(login.name)
+    # Nothing may be awaited between the look at the limit and the count.
+    wait = limits.begin(login.name, address)
     if wait:
         problem = Problem(429, "too-many-tries", "too many wrong passwords", remedy="wait")
         problem.headers = {"Retry-After": str(math.ceil(wait))}
         raise problem
-    user = await desk.store.access.user(login.name)
     right = await passwords.fits(login.password, None if user is None else user.password)
     if user is None or not right:
-        limits.failed(login.name, address)
         await _note(request, login.name, None, address, 401)
         raise Problem(401, "wrong-password", "the name or the password is wrong")
     limits.succeeded(login.name, address)

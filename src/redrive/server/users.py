@@ -50,7 +50,7 @@ async def list_users(request: Request) -> Response:
 
 @router.put("/users", **route(Role.ADMIN, documents.User))
 async def set_user(request: Request, wanted: NewUser) -> Response:
-    """Add a user or change one, who has to log in again."""
+    """Add a user or change one, who has to log in again. The last admin stays one."""
     access = desk_of(request).store.access
     reason = why_not_user(wanted.name, wanted.password or "x" * LEAST_PASSWORD)
     if reason is not None:
@@ -75,7 +75,7 @@ async def set_user(request: Request, wanted: NewUser) -> Response:
 async def delete_user(
     request: Request, name: Annotated[str, Field(min_length=1, max_length=LONGEST_USER)]
 ) -> Response:
-    """Delete a user, who is logged out at once. The last one who can log in stays."""
+    """Delete a user, who is logged out at once. The last admin among the users stays."""
     access = desk_of(request).store.access
     async with audited(request, "users.delete", {"name": name}):
         if await access.user(name) is None:

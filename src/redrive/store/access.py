@@ -3,6 +3,9 @@
 Guarantees: nothing here can be used to log in by who reads the database: passwords are hashed by
 who hands them over, tokens and sessions are looked up by a digest. Who is deleted or revoked is out
 with the next request, in every process. Times are the database's.
+
+The last admin among the users stays an admin, also when two are deleted at once; and the last user
+stays, if there is no token: without anybody to log in, a server on loopback asks nobody to.
 """
 
 from __future__ import annotations
@@ -11,8 +14,10 @@ from datetime import timedelta
 from typing import Any, Final
 
 from sqlalchemy import delete, exists, insert, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from redrive.domain.access import Role, Session, Token, User
+from redrive.errors import LastOneRefused
 from redrive.store.clock import DatabaseClock
 from redrive.store.engine import Database
 from redrive.store.schema import redrive_session, redrive_token, redrive_user
@@ -44,8 +49,9 @@ class Access:
 
     async def set_user(self, name: str, role: Role, password: str | None) -> bool:
         """Add a user, or change one; whether it is new. `password` is a hash; None: as it was.
-        Who is changed has to log in again."""
+        Who is changed has to log in again. `LastOneRefused` if no user would be admin any more."""
         async with self._database.writing() as connection:
+            await _require_another(connection, name, role)
             values: dict[str, Any] = {"role": role.value}
             if password is not None:
                 values["password"] = password
@@ -76,8 +82,9 @@ class Access:
             return [_read_user(row) for row in rows.mappings()]
 
     async def delete_user(self, name: str) -> bool:
-        """Whether there was one. Who is deleted is logged out."""
+        """Whether there was one. Who is deleted is logged out. `LastOneRefused` as above."""
         async with self._database.writing() as connection:
+            await _require_another(connection, name, None)
             await connection.execute(delete(redrive_session).where(_SESSION.user_name == name))
             gone = await connection.execute(delete(redrive_user).where(_USER.name == name))
             return bool(gone.rowcount)
@@ -186,6 +193,20 @@ class Access:
                 delete(redrive_session).where(_SESSION.expires_at <= now)
             )
             return gone.rowcount
+
+
+async def _require_another(connection: AsyncConnection, name: str, role: Role | None) -> None:
+    """`LastOneRefused` if a user cannot do without that one; `role` is what they get, None: they
+    go. The rows are locked, so that two who delete each other come one after the other."""
+    locked = select(_USER.name, _USER.role).order_by(_USER.name).with_for_update()
+    roles = {row.name: Role(row.role) for row in await connection.execute(locked)}
+    had = roles.pop(name, None)
+    if had is Role.ADMIN and role is not Role.ADMIN and Role.ADMIN not in roles.values():
+        raise LastOneRefused(f"{name!r} is the last user who is admin")
+    if had is not None and role is None and not roles:
+        usable = exists(select(_TOKEN.id).where(_TOKEN.revoked_at.is_(None)))
+        if not (await connection.execute(select(usable))).scalar_one():
+            raise LastOneRefused(f"{name!r} is the last who can log in")
 
 
 def _read_user(row: Any) -> User:

@@ -6,6 +6,7 @@ no crash leaves a change that is not in the log. Entries are never changed other
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -21,6 +22,16 @@ from redrive.store.selecting import matches
 
 _AUDIT: Final = redrive_audit.c
 _MOST: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """An entry, for who wants to know that there is one."""
+
+    number: int
+    name: str
+    ended: bool
+    """Whether it has an outcome: what it changes is changed then."""
 
 
 class AuditLog:
@@ -87,16 +98,17 @@ class AuditLog:
             found = [_read(row) for row in (await connection.execute(query)).mappings()]
         return Page(tuple(found[:limit]), str(found[limit - 1].id) if len(found) > limit else None)
 
-    async def since(self, number: int, limit: int) -> list[tuple[int, str]]:
-        """Numbers and actions of later entries, oldest first."""
+    async def since(self, number: int, limit: int) -> list[Action]:
+        """Later entries, oldest first."""
         query = (
-            select(_AUDIT.id, _AUDIT.action)
+            select(_AUDIT.id, _AUDIT.action, _AUDIT.outcome)
             .where(_AUDIT.id > number)
             .order_by(_AUDIT.id)
             .limit(limit)
         )
         async with self._database.reading() as connection:
-            return [(row.id, row.action) for row in await connection.execute(query)]
+            rows = await connection.execute(query)
+            return [Action(row.id, row.action, row.outcome is not None) for row in rows]
 
     async def newest(self) -> int:
         """The number of the newest entry; 0 if there is none."""

@@ -20,7 +20,7 @@ from sqlalchemy import (
     select,
 )
 
-from redrive.domain.filters import Filters
+from redrive.domain.filters import Filters, Searched
 from redrive.domain.globs import is_glob
 from redrive.domain.ids import first_id, last_id
 from redrive.store.schema import redrive_envelope, redrive_letter, redrive_tag
@@ -29,13 +29,10 @@ _LETTER: Final = redrive_letter.c
 _SEARCHED: Final = (
     _LETTER.message_id,
     _LETTER.error_type,
-    _LETTER.error_reason,
-    _LETTER.error_stack,
     _LETTER.queue,
     _LETTER.exchange,
     _LETTER.routing_key,
     _LETTER.source,
-    _LETTER.tags,
     _LETTER.collected_from,
     _LETTER.content_type,
 )
@@ -81,7 +78,7 @@ def conditions(filters: Filters, *, sqlite: bool) -> list[ColumnElement[bool]]:
     if filters.created_until is not None:
         found.append(_LETTER.id <= last_id(filters.created_until))
     if filters.search:
-        found.append(_holds(filters.search, sqlite=sqlite))
+        found.append(_holds(filters.search, filters.searched, sqlite=sqlite))
     return found
 
 
@@ -105,10 +102,15 @@ def _like(text: str) -> str:
     return text
 
 
-def _holds(text: str, *, sqlite: bool) -> ColumnElement[bool]:
+def _holds(text: str, searched: Searched, *, sqlite: bool) -> ColumnElement[bool]:
     """Whether the text occurs in what people see of a letter, or in its body byte for byte."""
+    columns = list(_SEARCHED)
+    columns += [_LETTER.error_reason, _LETTER.error_stack] if searched.failures else []
+    columns += [_LETTER.tags] if searched.tags else []
     pattern = f"%{_like(text)}%"
-    seen = [column.ilike(pattern, escape=_ESCAPE) for column in _SEARCHED]
+    seen = [column.ilike(pattern, escape=_ESCAPE) for column in columns]
+    if not searched.bodies:
+        return or_(*seen)
     wanted = literal(text.encode("utf-8", "surrogatepass"), LargeBinary)
     body = redrive_envelope.c.body
     at = func.instr(body, wanted) if sqlite else func.position(wanted.op("IN")(body))

@@ -34,7 +34,8 @@ from redrive.domain.letter import Envelope, Kept
 from redrive.errors import EditRefused, MalformedData, PatchDoesNotApply
 from redrive.work.decode import Decoded, charset_of, decode_body
 from redrive.work.headers import TYPES
-from redrive.work.redact import content_of
+from redrive.work.hidden_parts import HiddenParts
+from redrive.work.redact import NO_REDACTION, Redaction, content_of
 
 _INTEGERS: Final = {
     ord(letter): struct.Struct(f">{code}")
@@ -62,6 +63,11 @@ class EditOrder:
     def is_empty(self) -> bool:
         return self == EditOrder()
 
+    @property
+    def touches_body(self) -> bool:
+        """Whether it changes the body, or how the body is read."""
+        return (self.body, self.patch, self.content_type) != (None, None, None)
+
     def check(self) -> None:
         """`EditRefused` if it could be meant for no message."""
         if self.body is not None and self.patch is not None:
@@ -84,17 +90,26 @@ def editable_of(kept: Kept) -> Editable:
     return editable(kept.letter.id, kept.letter.status, kept.envelope, kept.edits)
 
 
-def prepare(given: Editable, order: EditOrder) -> PreparedEdit | None:
-    """The edit that an order makes of a letter; None if it changes nothing."""
+def prepare(
+    given: Editable, order: EditOrder, redaction: Redaction = NO_REDACTION
+) -> PreparedEdit | None:
+    """The edit that an order makes of a letter; None if it changes nothing, as far as who does not
+    see what the rules hide may know."""
     reason = why_not_edited(given.status)
     if reason is not None:
         raise EditRefused(reason)
     before = given.message
+    hidden = HiddenParts.of(before, redaction) if order.touches_body else None
+    if hidden is not None and order.patch is not None:
+        hidden = hidden.patched(order.patch)
     properties, body = _properties(before.properties, order), _body(before, order)
-    if (properties, body) == (before.properties, before.body):
+    after = replace(before, properties=properties, body=body)
+    if hidden is not None and order.body is None:
+        hidden.require_hidden_in(after)
+    guessed = hidden is not None or any(redaction.hides(name) for name, _ in order.set_headers)
+    if (properties, body) == (before.properties, before.body) and not guessed:
         return None
     if body != before.body or order.content_type is not None:
-        after = replace(before, properties=properties, body=body)
         # Whoever takes the content type away wants it so.
         _require_fit(before, after, as_before=order.content_type is None)
     return PreparedEdit(

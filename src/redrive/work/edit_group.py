@@ -19,6 +19,7 @@ from redrive.domain.filters import Filters
 from redrive.domain.letter import Envelope
 from redrive.errors import EditRefused
 from redrive.work.edit import EditOrder, prepare
+from redrive.work.redact import NO_REDACTION, Redaction
 
 _AT_ONCE: Final = 500
 _BYTES_AT_ONCE: Final = 16 * 2**20
@@ -77,10 +78,12 @@ class Survey:
     def letters(self) -> int:
         return self.fit + self.unchanged + self.unfit_letters
 
-    def judge(self, given: Editable, order: EditOrder) -> PreparedEdit | None:
+    def judge(
+        self, given: Editable, order: EditOrder, redaction: Redaction = NO_REDACTION
+    ) -> PreparedEdit | None:
         """Count a letter; its edit, if it is to be made."""
         try:
-            prepared = prepare(given, order)
+            prepared = prepare(given, order, redaction)
         except EditRefused as refused:
             self._count(str(refused), given.letter_id)
             return None
@@ -116,11 +119,13 @@ async def survey(
     order: EditOrder,
     spool: Spool,
     limit: int | None = None,
+    redaction: Redaction = NO_REDACTION,
 ) -> Survey:
-    """What an order would do to the letters that match; the edits are in the spool then."""
+    """What an order would do to the letters that match; the edits are in the spool then. It shows
+    nobody what a redaction hides from them."""
     found = Survey()
     async for given in messages.editable(filters):
-        prepared = found.judge(given, order)
+        prepared = found.judge(given, order, redaction)
         if prepared is not None:
             spool.add(prepared)
         if found.letters == limit:

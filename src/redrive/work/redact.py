@@ -15,12 +15,13 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Self
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
 
 from redrive.amqp import fields
 from redrive.amqp.properties import Properties
 from redrive.domain.failure import TEXTS
-from redrive.domain.filters import Group
+from redrive.domain.filters import Group, Searched
 from redrive.domain.headers import TAGS
 from redrive.domain.letter import Envelope, Letter
 from redrive.domain.masking import MASK
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 _TABLE: Final = ord("F")
 _ARRAY: Final = ord("A")
+
+Place = tuple[str | int, ...]
+"""The keys and indexes that lead to a part of a document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +58,21 @@ class Redaction:
         self._paths = _compile(json_paths) if json_paths else []
         self._hides_failures = any(map(self.hides, TEXTS))
         self._hides_tags = self.hides(TAGS)
+        self.hides_in_bodies = bool(self._paths)
 
-    @classmethod
-    def by(cls, settings: RedactionSettings) -> Self:
+    @staticmethod
+    def by(settings: RedactionSettings) -> Redaction:
         """The rules that the settings have."""
-        return cls(settings.headers, settings.json_paths)
+        return _of(tuple(settings.headers), tuple(settings.json_paths))
+
+    def searched(self) -> Searched:
+        """Where people may search who do not see what is hidden: a search that reads it would tell
+        it, character by character."""
+        return Searched(
+            bodies=not self.hides_in_bodies,
+            failures=not self._hides_failures,
+            tags=not self._hides_tags,
+        )
 
     def hides(self, header: str) -> bool:
         """Whether the value of a header, or of an entry of a table in one, is hidden."""
@@ -85,20 +99,22 @@ class Redaction:
         """The body without what is hidden; None if nothing of it is."""
         if not self._paths or decoded.kind is not Kind.JSON:
             return None
+        places = self.places(decoded.document)
+        if places is None:
+            return RedactedBody(json.dumps(MASK), MASK)
+        if not places and not decoded.repeats_keys:
+            return None
         document = copy.deepcopy(decoded.document)
-        touched = decoded.repeats_keys
-        for path in self._paths:
-            try:
-                matches = list(path.finditer(document))
-            except Exception:  # noqa: BLE001  (the library's own, of many kinds; see the docstring)
-                return RedactedBody(json.dumps(MASK), MASK)
-            for match in matches:
-                touched = True
-                if match.parent is None:
-                    document = MASK
-                else:
-                    match.parent.obj[match.parts[-1]] = MASK  # type: ignore[index]
-        return RedactedBody(_render(document), document) if touched else None
+        for place in sorted(places, key=len, reverse=True):
+            document = put_at(document, place, MASK)
+        return RedactedBody(_render(document), document)
+
+    def places(self, document: Any) -> list[Place] | None:
+        """Where a document has what is hidden; None if a rule cannot be applied to it."""
+        try:
+            return [match.parts for path in self._paths for match in path.finditer(document)]
+        except Exception:  # noqa: BLE001  (the library's own, of many kinds; see the docstring)
+            return None
 
     def properties(self, raw: bytes) -> bytes:
         """A property section with the hidden headers' values replaced."""
@@ -160,6 +176,12 @@ class Redaction:
         return field[:1] + len(inside).to_bytes(4, "big") + inside
 
 
+@lru_cache(maxsize=8)
+def _of(headers: tuple[str, ...], json_paths: tuple[str, ...]) -> Redaction:
+    """Every request asks for the rules, and to compile them takes a while."""
+    return Redaction(headers, json_paths)
+
+
 def content_of(envelope: Envelope) -> tuple[str | None, str | None]:
     """Content type and content encoding of a message."""
     try:
@@ -169,6 +191,17 @@ def content_of(envelope: Envelope) -> tuple[str | None, str | None]:
     found = [properties.get(name) for name in ("content_type", "content_encoding")]
     content_type, content_encoding = (one if isinstance(one, str) else None for one in found)
     return content_type, content_encoding
+
+
+def put_at(document: Any, place: Place, value: Any) -> Any:
+    """The document, with a value put at a place that it has."""
+    if not place:
+        return value
+    inner = document
+    for step in place[:-1]:
+        inner = inner[step]
+    inner[place[-1]] = value
+    return document
 
 
 def _glob(pattern: str) -> str:

@@ -1,6 +1,6 @@
 import { useState } from "react";
 import { Button } from "../../parts/Button";
-import { counted } from "../../parts/numbers";
+import { count, counted } from "../../parts/numbers";
 import type { Chosen } from "./actions/chosen";
 import { DecideDialog, WORDING, type Verb } from "./actions/DecideDialog";
 import { ReplayDialog } from "./actions/ReplayDialog";
@@ -28,6 +28,7 @@ export function SelectionBar({ selection, more }: { selection: LetterSelection; 
         <div className={styles.bar} role="toolbar" aria-label="Selected letters">
           <span className={styles.number} role="status">
             {selection.all ? "All letters that match" : `${counted(selection.number, "letter")} selected`}
+            {selection.left > 0 && `, ${count(selection.left)} more not: that is the most at once. A filter can choose more.`}
           </span>
           {selection.allRead && more && (
             <Button kind="quiet" onClick={selection.everything}>

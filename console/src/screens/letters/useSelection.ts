@@ -16,6 +16,8 @@ export interface LetterSelection {
   everything: () => void;
   clear: () => void;
   number: number;
+  /** So many of those that were last to be ticked were not: there is room for no more. */
+  left: number;
   all: boolean;
   allRead: boolean;
   chosen: Chosen;
@@ -28,10 +30,13 @@ export function useSelection(
 ): LetterSelection {
   const [ids, setIds] = useState<ReadonlySet<string>>(new Set());
   const [all, setAll] = useState(false);
-  const last = useRef<number | null>(null);
+  const [left, setLeft] = useState(0);
+  // By its id: letters that come in move all others down.
+  const last = useRef<string | null>(null);
   const clear = () => {
     setIds(new Set());
     setAll(false);
+    setLeft(0);
     last.current = null;
   };
   // Other filters, other letters: nothing stays ticked that is not seen.
@@ -42,28 +47,35 @@ export function useSelection(
   return {
     has: (id) => all || ids.has(id),
     toggle: (index, range = false) => {
-      const from = range && last.current !== null ? last.current : index;
-      const [low, high] = from < index ? [from, index] : [index, from];
-      const some = letters.slice(low, high + 1).map(({ id }) => id);
-      last.current = index;
+      const id = letters[index]?.id ?? "";
+      const before = range ? letters.findIndex((each) => each.id === last.current) : -1;
+      const from = before < 0 ? index : before;
+      const some = letters.slice(Math.min(from, index), Math.max(from, index) + 1);
+      const after = new Set(all ? read.map((each) => each.id) : ids);
+      const on = range || !after.has(id);
+      let over = 0;
+      for (const each of some) {
+        if (!on) after.delete(each.id);
+        else if (after.size < MOST_IDS) after.add(each.id);
+        else if (!after.has(each.id)) over += 1;
+      }
+      last.current = id;
       setAll(false);
-      setIds((before) => {
-        const after = new Set(all ? read.map(({ id }) => id) : before);
-        const on = range || !after.has(letters[index]?.id ?? "");
-        for (const id of some) {
-          if (!on) after.delete(id);
-          else if (after.size < MOST_IDS) after.add(id);
-        }
-        return after;
-      });
+      setIds(after);
+      setLeft(over);
     },
     toggleRead: () => {
       setAll(false);
+      setLeft(0);
       setIds(allRead || all ? new Set() : new Set(read.map(({ id }) => id)));
     },
-    everything: () => setAll(true),
+    everything: () => {
+      setAll(true);
+      setLeft(0);
+    },
     clear,
     number: ids.size,
+    left,
     all,
     allRead,
     chosen,
