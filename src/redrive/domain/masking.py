@@ -14,9 +14,12 @@ MASK = "****"
 _SCHEME = r"[a-z][a-z0-9+.-]*:/+"
 # A list of URLs is cut only where a new scheme begins, because a password may hold a comma.
 _NEXT_URL = re.compile(rf",(?=\s*{_SCHEME})", re.IGNORECASE)
-# Possessive after the scheme, or `amqp` of `amqp://user@host` would be taken for the user.
+# The scheme is taken where there is one, or `amqp` of `amqp://user@host` would be taken for the
+# user. (Not by a possessive `?+`, which Python 3.11.2 has wrong.)
 # Greedy up to the last `@`: an unescaped `@`, `/` or `?` of a password stays on the hidden side.
-_USER_INFO = re.compile(rf"^(\s*(?:{_SCHEME})?+[^:]*):.*@", re.IGNORECASE | re.DOTALL)
+_USER_INFO = re.compile(
+    rf"^(\s*(?:{_SCHEME}|(?!\s*{_SCHEME}))[^:]*):.*@", re.IGNORECASE | re.DOTALL
+)
 # `amqp://user:password`, the host forgotten: what stands where a port should, and is no number.
 _NO_PORT = re.compile(
     rf"^(\s*{_SCHEME}[^:@/?#\[]*):(?!\d*(?:[,/?#]|$)).*", re.IGNORECASE | re.DOTALL
