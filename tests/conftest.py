@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import structlog
@@ -17,8 +18,18 @@ settings.load_profile("redrive")
 
 
 @pytest.fixture(autouse=True)
-def _logs_as_they_were() -> Iterator[None]:
-    """A command that is run in the test's own process sets the logs up for itself only."""
+def _logs_as_they_were(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A command that is run in the test's own process sets the logs up for itself only.
+
+    A logger that was used while caching was on keeps that set-up for ever, and would be deaf to
+    whoever captures the logs of a later test.
+    """
+    configure = structlog.configure
+
+    def without_caching(**options: Any) -> None:
+        configure(**{**options, "cache_logger_on_first_use": False})
+
+    monkeypatch.setattr(structlog, "configure", without_caching)
     handlers = logging.getLogger().handlers[:]
     yield
     logging.getLogger().handlers[:] = handlers

@@ -126,7 +126,7 @@ _WRAPPERS: Final = frozenset(
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 _CAUSE: Final = "\nCaused by: "
 _JAVA_CLASS: Final = re.compile(
-    r"([A-Za-z_$][\w$]*+(?:\.[\w$]++)*+)(?:: ?([^\r\n]*+))?+(?=[\r\n]|\Z)"
+    r"([A-Za-z_$][\w$]*+(?>(?:\.[\w$]++)*))(?>(?:: ?([^\r\n]*+))?)(?=[\r\n]|\Z)"
 )
 
 

@@ -28,7 +28,7 @@ _SEPARATORS: Final = re.compile(r"[,;|]+")
 _COUNTED: Final = re.compile(r"<n> (?:[a-z]++ )?[a-z]++(?<=[sy])(?!\w)")
 """A number and what is counted, in singular or plural."""
 _MARK: Final = "<(?:n|id|time|addr|value|email|path)>"
-_MARKS: Final = re.compile(rf"{_MARK}(?:(?:[][().,:;/_+|-]{{0,2}}|and|or){_MARK})*+")
+_MARKS: Final = re.compile(rf"{_MARK}(?>(?:(?:[][().,:;/_+|-]{{0,2}}|and|or){_MARK})*)")
 
 
 def fingerprint(*, error_type: str, reason: str, stack: str | None, queue: str) -> str:

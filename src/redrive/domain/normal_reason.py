@@ -52,7 +52,7 @@ _ROW: Final = re.compile(
 )
 _UNEXPECTED: Final = re.compile(r"(Unexpected token|No enum constant [\w$.]+(?=\.))[ .]\S{1,60}")
 _ELEMENT: Final = re.compile(r">[^<>\n]++</")
-_PLACEHOLDERS: Final = re.compile(r"\?(?:, ?\?)++")
+_PLACEHOLDERS: Final = re.compile(r"\?(?>(?:, ?\?)+)")
 
 
 def normal_reason(reason: str) -> str:

@@ -16,17 +16,17 @@ from redrive.domain.reason_words import UNITS, words
 TOKEN: Final = re.compile(
     r"""
     # Plain words, by far the most: none that goes on as a name, an address or a path.
-    (?:[^\W\d_]++(?![\w$@\\/]|[.:'\#+-][\w$/\\:])[ ]?)++
+    (?>(?:[^\W\d_]++(?![\w$@\\/]|[.:'\#+-][\w$/\\:])[ ]?)+)
     | [ ]
     # In quotes; an apostrophe within a word is none.
     | "[^"\n]*+"
-    | '(?:[^'\n]|(?<=\w)'(?=\w))*+'(?!\w)
+    | '(?>(?:[^'\n]|(?<=\w)'(?=\w))*)'(?!\w)
     | `[^`'\n]*+[`']
     | \u201c[^\u201c\u201d\n]*+\u201d | \u201e[^\u201c\u201d\n]*+[\u201c\u201d]
     | \u2018[^\u2019\n]*+\u2019 | «[^»\n]*+»
     | [bBuUrRNE]'[^'\n]*+'(?!\w)
     # A number, a time, an IPv4 address, an id that begins with a digit.
-    | [+\u2212-]?\d\w*+(?:[.,:]\d\w*+|['\u2019]\d{3}(?!\w)|[/+-]++\w++)*+(?!::)
+    | [+\u2212-]?\d\w*+(?>(?:[.,:]\d\w*+|['\u2019]\d{3}(?!\w)|[/+-]++\w++)*)(?!::)
     # A UUID, though a name would do: most ids are.
     | [0-9a-f]{8}-[0-9a-f-]{27}(?!\w)
     # An IPv6 address, with its port.
@@ -37,9 +37,9 @@ TOKEN: Final = re.compile(
       [^\s'"<>(){}\[\],;]*+
     # Paths of Windows and of Unix, the latter also with a query.
     | (?:[A-Za-z]:\\|\\\\(?=\w))[^\s'":,;()<>|*?]++
-    | /[\w.$@%+~-]++(?:/[\w.$@%+~=-]*+)*+(?:\?[^\s'"<>()]*+)?
+    | /[\w.$@%+~-]++(?>(?:/[\w.$@%+~=-]*+)*)(?:\?[^\s'"<>()]*+)?
     # A name with all that joins its parts, an email or a host among them.
-    | [\w$]++(?:(?:[.:@/\#+\\'-]{1,3}|->)[\w$]++)*+
+    | [\w$]++(?>(?:(?:[.:@/\#+\\'-]{1,3}|->)[\w$]++)*)
     # A value that is assigned: a tuple, or up to what ends it.
     | =\([^\n]{0,400}?\)(?=[\s.,;]|\Z) | =[^\s,;&()\[\]{}'"`<>=\u3001\u3002\uff0c\uff1b]++
     | [\s\S]
@@ -50,7 +50,7 @@ QUOTES: Final = frozenset("\"'`\u201c\u201e\u2018«")
 
 _DIGIT: Final = re.compile(r"\d")
 HUMP: Final = re.compile(r"[a-z][A-Z]")
-_HEXADECIMAL: Final = re.compile(r"(?=[a-fA-F-]*\d)[0-9a-fA-F]{8,}+(?:-[0-9a-fA-F]{4,}+)*+")
+_HEXADECIMAL: Final = re.compile(r"(?=[a-fA-F-]*\d)[0-9a-fA-F]{8,}+(?>(?:-[0-9a-fA-F]{4,}+)*)")
 _HUMPS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _VOWEL: Final = re.compile(r"[aeiouyAEIOUY]")
 _ABBREVIATIONS: Final = frozenset(
