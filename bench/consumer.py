@@ -4,7 +4,8 @@ Every round runs every consumer once on each queue type, each on a queue filled 
 number of messages (a classic queue is slower the longer it is), in an order that changes from round
 to round. Ratios are taken within a round, so that a busy machine slows
 both sides of one. The rate is that at which the queue empties; afterwards, with the consumer gone,
-none may be left or have come back.
+none may be left or have come back. A bare client, which has no handlers, is the control: what it
+reaches is what the broker gives.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from bench.stage import CORES, SOURCE, BenchFailed, Stage, machine_busy, own_cpu
 _FULL, _QUICK = 50_000, 20_000
 _ROUNDS = 5
 _WANTED = 5.0
-_CONSUMERS = ("redrive", "aio-pika", "faststream")
+_CONSUMERS = ("redrive", "aio-pika", "faststream", "bare client")
 _BASELINES = ("aio-pika", "faststream")
 
 
@@ -44,7 +45,7 @@ async def _run(stage: Stage, name: str, queue_type: str, round_: int, count: int
     await stage.declare(SOURCE, queue_type)
     await stage.fill(SOURCE, count)
     order = Order(stage.url, SOURCE, str(count))  # a consumer has no target, but an end
-    process = await MoverProcess.start("bench.consumers", order, name.replace("-", "_"))
+    process = await MoverProcess.start("bench.consumers", order, name.replace("-", "_").replace(" ", "_"))
     try:
         await stage.calm()
         machine, broker, parent = machine_busy(), stage.broker_cpu(), own_cpu()

@@ -212,7 +212,7 @@ class Channel:
         await self.call(request(commands.Basic.Qos, prefetch_count=prefetch), commands.Basic.QosOk)
         tag = f"redrive-{next(_consumer_numbers)}"
         self.delivers = frames.DELIVER.to_bytes(4) + frames.shortstr(tag)
-        self.consumer = Consumer(self, queue, tag, budget)
+        self.consumer = Consumer(self, queue, tag, prefetch=prefetch, budget=budget)
         await self.call(
             request(
                 commands.Basic.Consume,

@@ -27,13 +27,15 @@ if TYPE_CHECKING:
     from redrive.amqp.channel import Channel
 
 _STRAGGLERS_AFTER: Final = 0.05
-"""Seconds after which acks beyond a gap go out although no later ack pushes them."""
+"""Seconds between two looks at acks that wait for a gap to close; after the second they go out."""
 
 
 class Consumer:
     """Deliveries of one queue. Made by `Channel.consume`."""
 
-    def __init__(self, channel: Channel, queue: str, tag: str, budget: int) -> None:
+    def __init__(
+        self, channel: Channel, queue: str, tag: str, *, prefetch: int, budget: int
+    ) -> None:
         self.queue = queue
         self._channel = channel
         self._tag = tag
@@ -47,7 +49,7 @@ class Consumer:
         self._closed = False
         self._unread = 0  # the last delivery that came too late
         self._kept = 0  # the last delivery that is held
-        self._settlement = Settlement()
+        self._settlement = Settlement(most_waiting=prefetch // 2)
         self._stragglers: asyncio.TimerHandle | None = None
 
     # The wire's side
@@ -152,8 +154,11 @@ class Consumer:
         """Send the acks that are due; or all of them, also those that wait for a gap to close."""
         if self._closed:
             return
+        self._send_acks(self._settlement.flush(everything=everything))
+
+    def _send_acks(self, acks: list[tuple[int, bool]]) -> None:
         number, write = self._channel.number, self._channel.wire.write
-        for tag, multiple in self._settlement.flush(everything=everything):
+        for tag, multiple in acks:
             write(frames.ack(number, tag, multiple=multiple))
         if self._unread and not (self._held or self._kept or self._settlement.waiting):
             # Everything before is settled: what this names are the unread ones, and no other.
@@ -190,7 +195,8 @@ class Consumer:
 
     def _flush_stragglers(self) -> None:
         self._stragglers = None
-        self.flush()
+        if not self._closed:
+            self._send_acks(self._settlement.stragglers())
 
     async def cancel(self, *, take_the_rest: bool = False) -> None:
         """Stop consuming. What arrived is still the owner's; what is under way goes back, or is

@@ -3,8 +3,11 @@
 Pure bookkeeping for one channel with one consumer, whose tags therefore count 1, 2, 3, …
 
 A range ack covers everything outstanding up to its tag, so it may only be sent for an unbroken run
-of settled deliveries from the oldest one on. What is settled beyond a gap is acked singly, but
-only after it has waited for one more flush: most gaps close at once.
+of settled deliveries from the oldest one on. What is settled beyond a gap waits for it to close. It
+is acked singly only if it has been waiting at two looks at the `stragglers` in a row: a single ack
+costs the broker nearly as much as a range of a hundred, and when messages go to many queues, whose
+confirms come in any order, most deliveries are beyond a gap for a moment. But no more than a given
+number wait: the broker delivers nothing in their place.
 
 A delivery that is held stays a gap for long. Once the run has come to it, what follows is acked
 singly without waiting, and forgotten: nothing is kept for each message.
@@ -18,12 +21,13 @@ from collections.abc import Iterable
 class Settlement:
     """Tags handed out, settled, and acked on the wire."""
 
-    __slots__ = ("_gone", "_held", "_next", "_ready", "_wall")
+    __slots__ = ("_gone", "_held", "_most", "_next", "_ready", "_wall")
 
-    def __init__(self) -> None:
+    def __init__(self, most_waiting: int = 0) -> None:
+        self._most = most_waiting
         self._next = 1  # the oldest tag that is still outstanding
         self._ready: set[int] = set()  # settled, ack not sent yet
-        self._held: set[int] = set()  # of those, the ones that have waited for a flush already
+        self._held: set[int] = set()  # of those, the ones that waited at the last look
         self._gone: set[int] = set()  # beyond a gap, and answered on the wire already
         self._wall = 0  # the oldest that is held: no range may reach it
 
@@ -47,12 +51,30 @@ class Settlement:
 
     def flush(self, *, everything: bool = False) -> list[tuple[int, bool]]:
         """The acks to send now, as (tag, multiple). `everything` waits for no gap to close."""
+        acks = self._run()
+        at_the_wall = self._next == self._wall
+        if self._ready and (everything or at_the_wall or len(self._ready) > self._most):
+            acks.extend(self._singly(self._ready))
+            if at_the_wall:
+                self._gone.clear()
+        return acks
+
+    def stragglers(self) -> list[tuple[int, bool]]:
+        """The acks of what has been waiting for a gap to close since the last time this was asked;
+        asked at intervals."""
+        acks = self.flush()
+        acks.extend(self._singly(self._held & self._ready))
+        self._held = set(self._ready)
+        return acks
+
+    def _run(self) -> list[tuple[int, bool]]:
+        """The ack of the unbroken run from the oldest one on, if there is any."""
         ready, gone = self._ready, self._gone
         if not gone and ready and max(ready) - self._next + 1 == len(ready):
             # Unbroken, as it mostly is: one range, without looking at each.
             last = max(ready)
             self._next = last + 1
-            self._ready, self._held = set(), set()
+            self._ready = set()
             return [(last, True)]
         tag, last_ready = self._next, 0
         while True:
@@ -66,17 +88,9 @@ class Settlement:
             tag += 1
         self._next = tag
         # The broker refuses a tag that is not outstanding: name the last one that is.
-        acks = [(last_ready, True)] if last_ready else []
-        if tag == self._wall or (everything and ready):
-            acks.extend((each, False) for each in sorted(ready))
-            gone.clear() if tag == self._wall else gone.update(ready)
-            self._ready, self._held = set(), set()
-        elif ready:
-            overdue = self._held & ready
-            acks.extend((each, False) for each in sorted(overdue))
-            gone |= overdue
-            ready -= overdue
-            self._held = set(ready)
-        elif self._held:
-            self._held = set()
-        return acks
+        return [(last_ready, True)] if last_ready else []
+
+    def _singly(self, tags: set[int]) -> list[tuple[int, bool]]:
+        self._gone |= tags
+        self._ready = self._ready - tags
+        return [(tag, False) for tag in sorted(tags)]

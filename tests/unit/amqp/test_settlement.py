@@ -29,9 +29,9 @@ class BrokerChannel:
 class Run:
     """A settlement, the channel it speaks to, and what its owner settled."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, *, most_waiting: int = 1000) -> None:
         self.channel = BrokerChannel(size)
-        self.settlement = Settlement()
+        self.settlement = Settlement(most_waiting)
         self.ready: set[int] = set()
 
     def settle(self, tag: int, *, by_itself: bool) -> None:
@@ -43,7 +43,12 @@ class Run:
             self.settlement.ready([tag])
 
     def flush(self) -> int:
-        acks = self.settlement.flush()
+        return self._send(self.settlement.flush())
+
+    def stragglers(self) -> int:
+        return self._send(self.settlement.stragglers())
+
+    def _send(self, acks: list[tuple[int, bool]]) -> int:
         for tag, multiple in acks:
             self.channel.ack(tag, multiple=multiple)
         return len(acks)
@@ -53,14 +58,14 @@ class Run:
 def runs(draw: st.DrawFn) -> Run:
     """Deliveries settled in any order, most near the front, some never, with flushes between."""
     size = draw(st.integers(1, 25))
-    run = Run(size)
+    run = Run(size, most_waiting=draw(st.integers(0, 30)))
     order = draw(st.permutations(range(1, size + 1)) | st.just(list(range(1, size + 1))))
     for tag in order:
         what = draw(st.sampled_from(["ack", "ack", "ack", "reject", "nothing"]))
         if what != "nothing":
             run.settle(tag, by_itself=what == "reject")
-        for _ in range(draw(st.sampled_from([0, 0, 1, 2]))):
-            run.flush()
+        for look in draw(st.lists(st.sampled_from([run.flush, run.stragglers]), max_size=2)):
+            look()
     return run
 
 
@@ -71,9 +76,9 @@ def test_only_settled_deliveries_are_acked(run: Run) -> None:
 
 
 @given(runs())
-def test_after_two_flushes_everything_settled_is_acked(run: Run) -> None:
-    run.flush()
-    run.flush()
+def test_after_two_looks_at_the_stragglers_everything_settled_is_acked(run: Run) -> None:
+    run.stragglers()
+    run.stragglers()
     assert run.channel.acked == run.ready
 
 
@@ -84,9 +89,9 @@ def test_something_waits_exactly_while_a_settled_delivery_is_not_acked(run: Run)
 
 @given(runs())
 def test_nothing_is_acked_twice(run: Run) -> None:
-    run.flush()
-    run.flush()
-    assert run.flush() == 0
+    run.stragglers()
+    run.stragglers()
+    assert run.stragglers() == 0
 
 
 @given(st.integers(1, 200))
@@ -105,21 +110,40 @@ def test_deliveries_settled_out_of_order_between_two_flushes_are_one_ack(order: 
     assert run.flush() == 1
 
 
-def test_a_gap_that_closes_before_the_next_flush_costs_no_single_ack() -> None:
-    run = Run(3)
+def test_a_gap_that_closes_soon_costs_no_single_ack() -> None:
+    run = Run(4)
     run.settle(2, by_itself=False)
+    assert run.stragglers() == 0
     run.settle(3, by_itself=False)
     assert run.flush() == 0
     run.settle(1, by_itself=False)
     assert run.settlement.flush() == [(3, True)]
 
 
+def test_what_waits_at_two_looks_in_a_row_is_acked_singly() -> None:
+    run = Run(4)
+    run.settle(2, by_itself=False)
+    run.stragglers()
+    run.settle(4, by_itself=False)
+    assert run.settlement.stragglers() == [(2, False)]
+    assert run.settlement.stragglers() == [(4, False)]
+
+
+def test_no_more_than_so_many_wait_or_the_broker_would_deliver_nothing() -> None:
+    run = Run(5, most_waiting=2)
+    run.settle(3, by_itself=False)
+    run.settle(4, by_itself=False)
+    assert run.flush() == 0
+    run.settle(2, by_itself=False)
+    assert run.settlement.flush() == [(2, False), (3, False), (4, False)]
+
+
 def test_a_settlement_keeps_nothing_of_what_is_settled() -> None:
     run = Run(1000)
     for tag in reversed(range(1, 1001)):
         run.settle(tag, by_itself=tag % 3 == 0)
-        run.flush()
-    run.flush()
+        run.stragglers()
+    run.stragglers()
     kept = (run.settlement._ready, run.settlement._held, run.settlement._gone)
     assert kept == (set(), set(), set())
 
