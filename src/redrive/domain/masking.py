@@ -29,23 +29,39 @@ _PARAMETER = re.compile(
     r"((?:pas+w\w{0,20}|pwd|pas+phrase|secret|token|api_?key)\s*=\s*)(?:'[^']*'|[^&\s]+)",
     re.IGNORECASE,
 )
+_HIDDEN_USER_INFO = rf"\1:{MASK}@"
+_HIDDEN_AFTER_COLON = rf"\1:{MASK}"
+_HIDDEN_PARAMETER = rf"\1{MASK}"
 _URL_IN_TEXT = re.compile(r"[a-z][a-z0-9+.-]*://[^\s'\"]+", re.IGNORECASE)
 
 
 def mask_url(text: str) -> str:
     """`text` is one URL or several with commas between: the same, with its passwords masked."""
+    if "," not in text:
+        return _mask_one(text)
     return ",".join(_mask_one(url) for url in _NEXT_URL.split(text))
 
 
 def mask_text(text: str) -> str:
     """`text` is prose that may hold URLs: the same, with their passwords masked."""
-    if "://" not in text and "=" not in text:
-        return text  # as nearly all is: a log has ten of these in a line
-    return _PARAMETER.sub(rf"\1{MASK}", _URL_IN_TEXT.sub(lambda match: mask_url(match[0]), text))
+    # Cheap looks first: nearly all has nothing of this, and a log has ten texts in a line.
+    if "://" in text:
+        text = _URL_IN_TEXT.sub(_mask_found, text)
+    return _mask_parameters(text)
+
+
+def _mask_found(match: re.Match[str]) -> str:
+    return mask_url(match[0])
 
 
 def _mask_one(url: str) -> str:
-    masked, found = _USER_INFO.subn(rf"\1:{MASK}@", url)
-    if not found:
-        masked = _NO_PORT.sub(rf"\1:{MASK}", url)
-    return _PARAMETER.sub(rf"\1{MASK}", masked)
+    masked, found = url, 0
+    if "@" in url:
+        masked, found = _USER_INFO.subn(_HIDDEN_USER_INFO, url)
+    if not found and url.count(":") > 1:
+        masked = _NO_PORT.sub(_HIDDEN_AFTER_COLON, url)
+    return _mask_parameters(masked)
+
+
+def _mask_parameters(text: str) -> str:
+    return _PARAMETER.sub(_HIDDEN_PARAMETER, text) if "=" in text else text
