@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 from uuid import UUID
 
@@ -74,8 +75,14 @@ _NAME: Final = 255
 _MAX_DEATHS: Final = 50
 _MAX_TAGS: Final = 50
 _TAG: Final = 100
-_RANDOM_BITS: Final = 74
+_RANDOM: Final = (1 << 74) - 1
 _MAX_COUNT: Final = 2**31 - 1
+
+
+@lru_cache(maxsize=1024)
+def _number(field: bytes) -> fields.Value:
+    """A count, a time: few of them are new, and none has more than nine bytes."""
+    return fields.decode(field)
 
 
 class Understanding:
@@ -100,8 +107,9 @@ class Understanding:
             properties=delivery.properties,
             body=delivery.body,
         )
-        now = now.replace(microsecond=now.microsecond // 1000 * 1000)
-        id_ = letter_id(now, random & ((1 << _RANDOM_BITS) - 1))
+        if beyond := now.microsecond % 1000:
+            now = now.replace(microsecond=now.microsecond - beyond)
+        id_ = letter_id(now, random & _RANDOM)
         try:
             return self._read(envelope, id_, now, state)
         except Exception as error:  # whatever is in it, it is kept
@@ -115,8 +123,10 @@ class Understanding:
         fresh = self._deaths.read(raw.pop(_X_DEATH, None))
         deaths = self._deaths.read(raw.pop(_DEATHS, None)) + fresh[::-1]
         found = {
-            _READ[name]: field[5:].decode("utf-8", "surrogateescape")
+            _READ[name]: str(field[5:], "utf-8", "surrogateescape")
             if field[0] == _STRING
+            else _number(field)
+            if field[0] in fields.FIXED_SIZE
             else fields.decode(field)
             for name, field in raw.items()
         }
@@ -303,5 +313,6 @@ def _made_up(id_: str, now: datetime) -> str:
 
 
 def utc_now() -> datetime:
-    """The time, as letters note it."""
-    return datetime.now(UTC)
+    """The time, as letters note it: to the millisecond."""
+    now = datetime.now(UTC)
+    return now.replace(microsecond=now.microsecond // 1000 * 1000)
