@@ -29,6 +29,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.types.string import BytesBinaryDumper
 from sqlalchemy import URL, Connection, event, make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
@@ -155,7 +156,10 @@ def _postgres_engine(url: str) -> AsyncEngine:
     parameters: dict[str, Any] = {**_LIBPQ_DEFAULTS, **given}
 
     async def connect() -> psycopg.AsyncConnection[Any]:
-        return await psycopg.AsyncConnection.connect(**parameters)
+        connection = await psycopg.AsyncConnection.connect(**parameters)
+        # Else a COPY takes bytes by way of the dumper of the DB API's `Binary`, which is Python's.
+        connection.adapters.register_dumper(bytes, BytesBinaryDumper)
+        return connection
 
     return create_async_engine(
         "postgresql+psycopg://",

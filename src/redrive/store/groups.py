@@ -41,7 +41,7 @@ async def add_groups(
     """Add the groups of letters, except those known to be there. In one order for all writers: two
     that add the same ones wait, and never for each other."""
     first = {letter.fingerprint: letter for letter in reversed(letters)}
-    missing = sorted(first.keys() - set(known))
+    missing = sorted(fingerprint for fingerprint in first if fingerprint not in known)
     dialect: Any = sqlite if connection.dialect.name == "sqlite" else postgresql
     add = dialect.insert(redrive_group).on_conflict_do_nothing()
     for start in range(0, len(missing), _ADDED_AT_ONCE):

@@ -52,13 +52,25 @@ _POSTGRES_BEGAN: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
+class _Moments(dict[datetime | None, int | None]):
+    """Moments as a driver takes them. The letters of a batch have most of theirs in common."""
+
+    def __init__(self, counted: Callable[[datetime], int]) -> None:
+        super().__init__({None: None})
+        self._counted = counted
+
+    def __missing__(self, moment: datetime) -> int:
+        number = self[moment] = self._counted(moment)
+        return number
+
+
 def letter_rows(letters: Iterable[tuple[Letter, bytes]], *, sqlite: bool) -> list[Row]:
     """Letters with their digests as the driver takes them, in the order of `LETTER_COLUMNS`."""
-    moment = to_milliseconds if sqlite else _to_microseconds
+    moment = _Moments(to_milliseconds if sqlite else _to_microseconds).__getitem__
     return [
         (
             *_others(letter),
-            *[None if at is None else moment(at) for at in _moments(letter)],
+            *map(moment, _moments(letter)),
             *[None if each is None else to_octets(each) for each in _ids(letter)],
             deaths_text(letter.deaths),
             orjson.dumps(letter.tags).decode() if letter.tags else "[]",
