@@ -51,7 +51,7 @@ def _key(reason: str) -> str:
     beginning, less of it where the reason was cut: where that happened is chance.
     """
     key, is_cut = _shapeless(template_of(reason)), len(reason) >= MAX_REASON
-    if _SEPARATORS.search(key):
+    if "," in key or ";" in key or "|" in key:
         items = _SEPARATORS.split(key)
         key = ",".join(dict.fromkeys(items[:-1] if is_cut else items))
     return key[: MAX_KEY_OF_CUT if is_cut else MAX_KEY]

@@ -125,6 +125,7 @@ _VERSION: Final = re.compile(r"[vV]\d{1,3}")
 _GENERATED: Final = re.compile(r"(\b\$?[pP]roxy|\$\w*?)\d\w*")
 """What a runtime numbers: `$Proxy42`, `Order$$Lambda$12`."""
 _JOINTS: Final = re.compile(r"([.:#@/\\+'>]+)")
+"""Splits a name into its parts, and what joins them between."""
 _DOMAINS: Final = frozenset(
     [
         "com",
@@ -154,7 +155,8 @@ _PRIVATE: Final = re.compile(r"/(?:tmp|home|Users)/|\\(?:Temp|Users)\\", re.IGNO
 
 
 def has_digit(text: str) -> bool:
-    return _DIGIT.search(text) is not None
+    # Most are plain words, of which that is known at once.
+    return not text.isalpha() and _DIGIT.search(text) is not None
 
 
 def number(token: str) -> str:
@@ -193,7 +195,8 @@ def _joined(token: str) -> str:
         return part(token)
     # The version of an API differs between servers, that of a package tells classes apart.
     keeps = _VERSION.fullmatch if "." in token else lambda _: None
-    return "".join(each if keeps(each) else part(each) for each in parts)
+    parts[::2] = [each if keeps(each) else part(each) for each in parts[::2]]
+    return "".join(parts)
 
 
 def _address(token: str) -> str:
@@ -262,7 +265,9 @@ def _segments(token: str) -> str:
     route = token.partition("?")[0]
     bare = route.rstrip(".:")
     ends = token[len(bare) :] if len(bare) < len(route) else ""
-    return "".join(part(each) for each in _JOINTS.split(bare)) + ends[:1]
+    parts = _JOINTS.split(bare)
+    parts[::2] = map(part, parts[::2])
+    return "".join(parts) + ends[:1]
 
 
 def _url(token: str) -> str:
