@@ -128,6 +128,31 @@ def test_deaths_that_differ_in_their_time_keep_their_own(
         assert reader.read(field) == plainly(field)
 
 
+@given(
+    st.lists(tables, min_size=2, max_size=4),
+    st.lists(st.lists(times, min_size=4, max_size=4), min_size=2, max_size=4),
+)
+def test_headers_that_differ_in_their_times_keep_their_own(
+    several: list[bytes], read: list[list[bytes]]
+) -> None:
+    reader = DeathReader()
+    for each in (*read, *read):
+        items = [
+            sized(b"F", table[5:] + b"\x04time" + time)
+            for table, time in zip(several, each, strict=False)
+        ]
+        field = sized(b"A", b"".join(items))
+        assert reader.read(field) == plainly(field)
+
+
+def test_headers_of_one_size_with_times_in_other_places_are_told_apart() -> None:
+    reader = DeathReader()
+    for at in (0, 5, 0):
+        for first, second in (("a", "orders"), ("orders", "a"), ("orders", "b")):
+            field = fields.array([death(first, at=at), death(second, at=at + 1)])
+            assert reader.read(field) == plainly(field)
+
+
 def test_a_name_that_looks_like_a_time_is_a_name() -> None:
     reader = DeathReader()
     for second in (b"Monday..", b"Tuesday."):
@@ -167,3 +192,6 @@ def test_what_it_remembers_is_bounded(count: int) -> None:
         reader.read(fields.array([death(f"queue {number}")]))
     reader.read(fields.array([death("q" * 5000)]))
     assert len(reader._known) <= min(count, 4096)
+    reader.read(fields.array([death("q" * 500) for _ in range(10)]))
+    assert len(reader._cuts) <= len(reader._headers) <= min(count, 1024)
+    assert all(sum(map(len, around)) <= 4096 for around in reader._headers)
