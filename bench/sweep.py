@@ -85,7 +85,9 @@ async def _sweep(stage: Stage, kind: str, messages: int) -> dict[str, Any]:
     await stage.declare(TARGET, kind)
     await stage.publish(dead_letters(SOURCE, messages))
     await stage.calm()
-    process = await MoverProcess.start("bench.movers.sweep", Order(stage.url, SOURCE, TARGET))
+    process = await MoverProcess.start(
+        "bench.movers.sweep", Order(stage.url, SOURCE, TARGET), stage.node.management_url
+    )
     try:
         await process.go()
         async with asyncio.timeout(_STUCK_AFTER):

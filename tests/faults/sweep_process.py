@@ -16,7 +16,9 @@ from typing import Any
 
 import uvloop
 
+from redrive.amqp import parse_addresses
 from redrive.amqp.lane import Connect
+from redrive.broker.management import Management
 from redrive.broker.processes import GuardedProcess
 from redrive.work.look import Outcome
 from redrive.work.mover import MoverSession
@@ -35,6 +37,8 @@ class Scene:
     url: str
     queue: str
     target: str
+    management_url: str = ""
+    """Empty for a sweep that is not told of which type the queue is."""
     step: str = ""
     nth: int = 0
     """It ends at the nth message that reaches the step."""
@@ -76,9 +80,17 @@ def set_trap(scene: Scene) -> None:
     MoverSession.__init__ = init  # type: ignore[method-assign, assignment]
 
 
-async def sweep(connect: Connect, queue: str, target: str) -> Outcome:
+def management_of(url: str, management_url: str) -> Management:
+    """The management API for the user and the vhost of a broker's URL."""
+    broker = parse_addresses(url)[0]
+    return Management(management_url, broker.user, broker.password, broker.vhost)
+
+
+async def sweep(
+    connect: Connect, queue: str, target: str, management: Management | None = None
+) -> Outcome:
     """Sweep one queue of what was tried more than three times."""
-    site = QueueSite(await connect("test sweep"), None, connect)
+    site = QueueSite(await connect("test sweep"), management, connect)
     order = SweepOrder(queues=[queue], target=target, max_retries=3, spend_deliveries=True)
     sweeper = Sweeper(order, site)
     try:
@@ -90,7 +102,8 @@ async def sweep(connect: Connect, queue: str, target: str) -> Outcome:
 
 async def run(scene: Scene) -> None:
     set_trap(scene)
-    await sweep(connector(scene.url), scene.queue, scene.target)
+    management = management_of(scene.url, scene.management_url) if scene.management_url else None
+    await sweep(connector(scene.url), scene.queue, scene.target, management)
 
 
 def main() -> None:

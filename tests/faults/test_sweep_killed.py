@@ -16,7 +16,7 @@ import pytest
 from redrive.amqp import Properties
 from redrive.domain import headers
 from tests.faults.retrier_process import Step
-from tests.faults.sweep_process import GIVEN_BACK, Scene, sweep
+from tests.faults.sweep_process import GIVEN_BACK, Scene, management_of, sweep
 from tests.services.eventually import eventually_async
 from tests.services.moving import (
     Kind,
@@ -53,12 +53,14 @@ async def killed(scene: Scene, log: Path) -> int | None:
     return process.exit_code
 
 
-CASES: list[tuple[str, Kind]] = [
-    *((str(step), "classic") for step in Step),
-    (GIVEN_BACK, "classic"),
-    (str(Step.CONFIRMED), "quorum"),
-    (GIVEN_BACK, "quorum"),
+CASES: list[tuple[str, Kind, bool]] = [
+    *((str(step), "classic", told) for step in Step for told in (True, False)),
+    (GIVEN_BACK, "classic", True),
+    (GIVEN_BACK, "classic", False),
+    (str(Step.CONFIRMED), "quorum", False),
+    (GIVEN_BACK, "quorum", False),
 ]
+"""The step, the queues' type, and whether the sweep is told of it."""
 
 
 async def all_are_ready(url: str) -> None:
@@ -70,13 +72,20 @@ async def all_are_ready(url: str) -> None:
     await eventually_async(all_there, what="all messages ready again")
 
 
-@pytest.mark.parametrize(("step", "kind"), CASES, ids=[f"{kind}-{step}" for step, kind in CASES])
+@pytest.mark.parametrize(
+    ("step", "kind", "told"),
+    CASES,
+    ids=[f"{kind}-{'told' if told else 'untold'}-{step}" for step, kind, told in CASES],
+)
 async def test_a_sweep_killed_at_any_step_loses_nothing(
-    vhost: Vhost, step: str, kind: Kind, tmp_path: Path
+    vhost: Vhost, step: str, kind: Kind, told: bool, tmp_path: Path
 ) -> None:
     await lay_out(vhost.url, kind)
     log = tmp_path / "sweep.log"
-    scene = Scene(url=vhost.url, queue=DLQ, target=FINAL, step=step, nth=7)
+    management_url = vhost.management_url if told else ""
+    scene = Scene(
+        url=vhost.url, queue=DLQ, target=FINAL, management_url=management_url, step=step, nth=7
+    )
     assert await killed(scene, log) == -9, log.read_text()
     await all_are_ready(vhost.url)
     outcome = await sweep(connector(vhost.url), DLQ, FINAL)
@@ -96,14 +105,17 @@ async def test_a_sweep_killed_at_any_step_loses_nothing(
         assert not doubled
 
 
+@pytest.mark.parametrize("told", [True, False])
 @pytest.mark.parametrize("received", [3_000, 8_000])
 async def test_a_cut_connection_ends_the_sweep_with_an_error_and_loses_nothing(
-    vhost: Vhost, proxy: NewProxy, received: int
+    vhost: Vhost, proxy: NewProxy, received: int, told: bool
 ) -> None:
     await lay_out(vhost.url, "classic")
     between = await proxy("127.0.0.1", vhost.node.port)
     between.cut_after(received=received)
-    outcome = await asyncio.wait_for(sweep(connector(between.through(vhost.url)), DLQ, FINAL), 60)
+    management = management_of(vhost.url, vhost.management_url) if told else None
+    through = connector(between.through(vhost.url))
+    outcome = await asyncio.wait_for(sweep(through, DLQ, FINAL, management), 60)
     assert outcome.error
     await all_are_ready(vhost.url)
     there = Counter(identities(await take_all(vhost.url, DLQ)))

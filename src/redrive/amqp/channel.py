@@ -82,6 +82,7 @@ class Channel:
         self.consumer: Consumer | None = None
         self.delivers = _NO_CONSUMER
         self._publisher: Publisher | None = None
+        self._transacts = False
         self._content: _Content | None = None
 
     # Queues and exchanges
@@ -230,6 +231,18 @@ class Channel:
             request(commands.Basic.Cancel, consumer_tag=consumer_tag), commands.Basic.CancelOk
         )
 
+    async def transact(self) -> None:
+        """Let the consumer to come settle in transactions: what it answers between two commits goes
+        to the queue as one, not each by itself."""
+        await self.call(request(commands.Tx.Select), commands.Tx.SelectOk)
+        self._transacts = True
+
+    def commit(self) -> None:
+        """Put into force what was settled, on a channel that transacts. Nobody waits for it: where
+        it fails, the broker closes the channel, and what it held is void, as any ack would be."""
+        if self._transacts:
+            self.wire.write(frames.encode_method(commands.Tx.Commit(), self.number))
+
     async def publisher(self) -> Publisher:
         """Turn on confirms and give the channel's publisher."""
         if self._publisher is None:
@@ -348,6 +361,8 @@ class Channel:
             self._content = _Content((tag, redelivered, exchange, routing_key))
         elif index == frames.DELIVER:
             raise MalformedData("a delivery for a consumer that is not there")
+        elif index == frames.COMMIT_OK:
+            pass  # no call's answer: see `commit`
         elif index == frames.CHANNEL_CLOSE:
             self.wire.write(frames.encode_method(request(commands.Channel.CloseOk), self.number))
             self.wire.channels.pop(self.number, None)

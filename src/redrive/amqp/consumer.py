@@ -141,6 +141,7 @@ class Consumer:
     def _answer(self, delivery: Delivery, frame: bytes) -> None:
         if not self._closed:
             self._channel.wire.write(frame)
+            self._channel.commit()
         self._settlement.gone(delivery.tag)
         self._release(delivery.size)
 
@@ -160,9 +161,12 @@ class Consumer:
         number, write = self._channel.number, self._channel.wire.write
         for tag, multiple in acks:
             write(frames.ack(number, tag, multiple=multiple))
+        if acks:
+            self._channel.commit()
         if self._unread and not (self._held or self._kept or self._settlement.waiting):
             # Everything before is settled: what this names are the unread ones, and no other.
             write(frames.nack(number, self._unread, multiple=True, requeue=True))
+            self._channel.commit()
             self._unread = 0
         if self._settlement.waiting and self._stragglers is None:
             loop = asyncio.get_running_loop()
@@ -180,6 +184,7 @@ class Consumer:
             self._channel.wire.write(
                 frames.nack(self._channel.number, last, multiple=True, requeue=True)
             )
+            self._channel.commit()
             self._kept = self._unread = 0
 
     def return_everything(self) -> None:
@@ -191,6 +196,7 @@ class Consumer:
             self._channel.wire.write(
                 frames.nack(self._channel.number, 0, multiple=True, requeue=True)
             )
+            self._channel.commit()
         self._closed = True
 
     def _flush_stragglers(self) -> None:

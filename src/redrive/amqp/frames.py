@@ -37,6 +37,7 @@ GET_OK: Final = commands.Basic.GetOk.index
 ACK: Final = commands.Basic.Ack.index
 NACK: Final = commands.Basic.Nack.index
 CHANNEL_CLOSE: Final = commands.Channel.Close.index
+COMMIT_OK: Final = commands.Tx.CommitOk.index
 CONNECTION_CLOSE: Final = commands.Connection.Close.index
 
 HEAD: Final = struct.Struct(">BHI")

@@ -94,7 +94,7 @@ class QueueMove:
             most = max(_SLOW_START, int(order.rate * 10))
             limits = Limits(prefetch=min(limits.prefetch, most), budget=limits.budget)
         look = OnePass(order.source, transfer, connect=self._site.connect, limits=limits)
-        look.sorts = facts.kind == "classic"
+        look.classic = facts.kind == "classic"
         look.pace = Rate(order.rate) if order.rate is not None else None
         transfer.end = look.end
         self.under_way = look

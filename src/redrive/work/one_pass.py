@@ -62,8 +62,8 @@ class OnePass:
         self.passed = Passed()
         """What was seen so far."""
         self.pace: Pace | None = None
-        self.sorts = False
-        """Whether the queue is known to sort what it gets back, as classic queues do."""
+        self.classic = False
+        """Whether it is known to be a classic queue: those are settled and given back otherwise."""
         self._plan = plan
         self._connect = connect
         self._limits = limits or Limits()
@@ -108,8 +108,8 @@ class OnePass:
                     source,
                     self.queue,
                     count=count,
-                    prefetch=self._limits.prefetch,
-                    budget=self._limits.budget,
+                    limits=self._limits,
+                    classic=self.classic,
                 )
                 await self._look(window, lane, stopping or asyncio.Event())
                 await lane.close()
@@ -121,7 +121,6 @@ class OnePass:
 
     async def _look(self, window: Window, lane: Lane, stopping: asyncio.Event) -> None:
         self._window = window
-        window.newest_first = self.sorts
         session = MoverSession(
             self,
             window,

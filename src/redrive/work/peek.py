@@ -75,6 +75,6 @@ async def peek(
     looks.check(facts)
     plan = Peek(queue, understanding)
     look = OnePass(queue, plan, connect=site.connect, limits=limits, most=most)
-    look.sorts = facts.kind == "classic"
+    look.classic = facts.kind == "classic"
     passed: Passed = await look.run()
     return Peeked(tuple(plan.seen), passed.present, tuple(looks.notes(facts, passed)))

@@ -159,7 +159,7 @@ class Sweeper:
             most=self._order.most,
         )
         look = OnePass(leg.queue, transfer, connect=self._site.connect, limits=self._limits)
-        look.sorts = leg.facts.kind == "classic"
+        look.classic = leg.facts.kind == "classic"
         transfer.end = look.end
         try:
             self._looks.check(leg.facts)

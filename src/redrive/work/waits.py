@@ -48,7 +48,7 @@ async def waits_of(connect: Connect, queue: str, kind: str) -> Waiting:
     """
     plan = _Waits()
     look = OnePass(queue, plan, connect=connect, most=MOST)
-    look.sorts = kind == "classic"
+    look.classic = kind == "classic"
     passed = await look.run()
     ttls = tuple(plan.seen)
     mixed = len(set(ttls)) > 1 or len(ttls) == 1

@@ -3,7 +3,9 @@
 A queue gives back what is held only at the end, so a pass may hold all of it. It does so with
 consumers in a row, each on a channel of its own: when half of what one may have is held, it takes
 no more, and the next begins where it ended. Two limits of the broker shape this: a prefetch has
-16 bits, and a broker finds a delivery to ack by walking over those that are held before it.
+16 bits, and a broker finds a delivery to ack by walking over those that are held before it, in the
+channel and, of a classic queue, in the queue again. So what is known to be a classic queue is
+settled in transactions: the queue walks once for all that was confirmed together.
 
 Deliveries that come when the pass has what it wanted are held with the others, unread. What is held
 goes back when all consumers have been cancelled, so nothing is seen twice.
@@ -20,6 +22,7 @@ import asyncio
 from typing import Final
 
 from redrive.amqp import Channel, Connection, Consumer, Delivery
+from redrive.work.mover import Limits
 
 _LULL: Final = 0.1
 """Seconds without a delivery after which the broker is asked whether there is anything left."""
@@ -28,8 +31,8 @@ _GIVEN_NOTHING: Final = 300
 _LONGEST: Final = 25 * 60.0
 """Seconds that a pass may take: a broker closes the channel of who holds a delivery for 30 min."""
 _WIDTH: Final = 250
-"""Messages that one consumer has at most. A classic queue acks the slower, the more is held on the
-channel (measured: 4,800 to 8,500 a second with 250, 3,000 with 4,000)."""
+"""Messages that one consumer has at most without transactions. A classic queue acks the slower, the
+more is held on the channel (measured: 4,800 to 8,500 a second with 250, 3,000 with 4,000)."""
 _MOST_CHANNELS: Final = 1500
 _MOST_PREFETCH: Final = 65_535
 
@@ -38,14 +41,23 @@ class Window:
     """The first `count` messages of a queue. Made and used by one pass."""
 
     def __init__(
-        self, connection: Connection, queue: str, *, count: int, prefetch: int, budget: int
+        self,
+        connection: Connection,
+        queue: str,
+        *,
+        count: int,
+        limits: Limits,
+        classic: bool,
     ) -> None:
+        """`classic` if the queue is known to be one."""
         self._connection = connection
         self._queue = queue
         self._count = count
-        widest = max(min(prefetch, _WIDTH), 2 * count // _MOST_CHANNELS)
+        self._classic = classic
+        prefetch = limits.prefetch if classic else min(limits.prefetch, _WIDTH)
+        widest = max(prefetch, 2 * count // _MOST_CHANNELS)
         self._prefetch = max(1, min(widest, count, _MOST_PREFETCH))
-        self._budget = budget
+        self._budget = limits.budget
         self._looks: Channel | None = None  # asks how much is ready
         self._consumers: list[tuple[Channel, Consumer]] = []
         self._of: dict[Delivery, Consumer] = {}  # what was handed out and is not settled
@@ -55,8 +67,6 @@ class Window:
         self._deadline = asyncio.get_running_loop().time() + _LONGEST
         self.taken = 0
         """How many messages were handed out."""
-        self.newest_first = False
-        """Whether to give back in the reverse order: classic queues sort, and so it costs less."""
         self.cut_short = ""
         """Why it ended before it had what it wanted, if it did."""
 
@@ -66,6 +76,8 @@ class Window:
 
     async def _open_next(self) -> None:
         channel = await self._connection.channel()
+        if self._classic:
+            await channel.transact()
         # Never more than is still wanted: what is taken for nothing is given back, and was seen.
         prefetch = min(self._prefetch, max(1, self._count - self.taken))
         consumer = await channel.consume(self._queue, prefetch=prefetch, budget=self._budget)
@@ -159,7 +171,8 @@ class Window:
     async def give_back(self) -> None:
         for _, consumer in self._consumers:
             await consumer.cancel()
-        consumers = self._consumers[::-1] if self.newest_first else self._consumers
+        # A classic queue sorts what it gets back: newest first, it has the least to walk over.
+        consumers = self._consumers[::-1] if self._classic else self._consumers
         for channel, consumer in consumers:
             await consumer.give_back()
             # Its answer comes after the nack was handled: the next one cannot overtake it.

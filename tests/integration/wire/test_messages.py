@@ -25,6 +25,7 @@ from tests.services.wiring import (
     PLAIN,
     connected,
     fill,
+    length_is,
     soon,
     take,
 )
@@ -108,6 +109,49 @@ async def test_acks_go_out_and_unsettled_messages_come_again(
         again = await take(consumer, 40)
         assert {each.body for each in again} == unsettled
         assert (await channel.inspect_queue("q"))[0] == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_whatever_a_consumer_settles_in_transactions_is_in_force_at_once(
+    vhost: Vhost, channel: Channel, kind: str
+) -> None:
+    await channel.declare_queue("q", arguments={"x-queue-type": kind})
+    async with connected(vhost.url) as connection:
+        await fill(connection, "q", [b"acked", b"held", b"acked too", b"rejected", b"requeued"])
+        transacting = await connection.channel()
+        await transacting.transact()
+        consumer = await transacting.consume("q", prefetch=5)
+        acked, held, acked_too, rejected, requeued = await take(consumer, 5)
+        consumer.hold(held)
+        consumer.ack(acked, acked_too)
+        consumer.flush()
+        consumer.reject(rejected)
+        assert await transacting.inspect_queue("q") == (0, 1)  # no commit's answer for a call's
+        consumer.requeue(requeued)
+        (again,) = await take(consumer, 1)
+        assert (again.body, again.redelivered) == (b"requeued", True)
+        consumer.ack(again)
+        await consumer.cancel()
+        await consumer.give_back()
+        await eventually_async(lambda: length_is(channel, "q", 1))
+    # What had not been committed would be back by now.
+    back = await channel.get("q")
+    assert back is not None
+    assert (back.body, await channel.get("q")) == (b"held", None)
+
+
+async def test_what_nobody_read_goes_back_in_transactions_too(
+    connection: Connection, channel: Channel
+) -> None:
+    await channel.declare_queue("q")
+    await fill(connection, "q", [b"1", b"2", b"3"])
+    transacting = await connection.channel()
+    await transacting.transact()
+    consumer = await transacting.consume("q", prefetch=3)
+    await eventually_async(lambda: length_is(channel, "q", 0))
+    await consumer.cancel()
+    consumer.return_everything()
+    await eventually_async(lambda: length_is(channel, "q", 3))
 
 
 async def test_a_consumer_has_at_most_its_prefetch_unsettled(
