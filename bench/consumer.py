@@ -45,7 +45,9 @@ async def _run(stage: Stage, name: str, queue_type: str, round_: int, count: int
     await stage.declare(SOURCE, queue_type)
     await stage.fill(SOURCE, count)
     order = Order(stage.url, SOURCE, str(count))  # a consumer has no target, but an end
-    process = await MoverProcess.start("bench.consumers", order, name.replace("-", "_").replace(" ", "_"))
+    process = await MoverProcess.start(
+        "bench.consumers", order, name.replace("-", "_").replace(" ", "_")
+    )
     try:
         await stage.calm()
         machine, broker, parent = machine_busy(), stage.broker_cpu(), own_cpu()

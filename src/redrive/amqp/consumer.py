@@ -49,13 +49,16 @@ class Consumer:
         self._closed = False
         self._unread = 0  # the last delivery that came too late
         self._kept = 0  # the last delivery that is held
+        self._delivered = 0  # the last delivery of all
         self._settlement = Settlement(most_waiting=prefetch // 2)
+        self._prefetch = prefetch
         self._stragglers: asyncio.TimerHandle | None = None
 
     # The wire's side
 
     def deliver(self, deliveries: list[Delivery]) -> bool:
         """Take deliveries; whether they are the first since the owner last looked."""
+        self._delivered = deliveries[-1].tag
         if self._cancelled:
             # They came after the owner asked to stop: they go back to the queue unread, by one nack
             # for all of them. With dozens of single ones, a stop was seen to leave copies of what
@@ -96,6 +99,16 @@ class Consumer:
     @property
     def unsettled_bytes(self) -> int:
         return self._held
+
+    @property
+    def unanswered(self) -> int:
+        """How many deliveries the broker has had no answer to."""
+        return self._delivered - self._settlement.answered
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many are unanswered as the prefetch lets be, so that none is on its way."""
+        return self.unanswered >= self._prefetch
 
     def check(self) -> None:
         """Raise if what was delivered is void by now."""

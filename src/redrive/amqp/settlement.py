@@ -21,7 +21,7 @@ from collections.abc import Iterable
 class Settlement:
     """Tags handed out, settled, and acked on the wire."""
 
-    __slots__ = ("_gone", "_held", "_most", "_next", "_ready", "_wall")
+    __slots__ = ("_gone", "_held", "_most", "_next", "_ready", "_wall", "answered")
 
     def __init__(self, most_waiting: int = 0) -> None:
         self._most = most_waiting
@@ -30,6 +30,8 @@ class Settlement:
         self._held: set[int] = set()  # of those, the ones that waited at the last look
         self._gone: set[int] = set()  # beyond a gap, and answered on the wire already
         self._wall = 0  # the oldest that is held: no range may reach it
+        self.answered = 0
+        """How many deliveries were answered on the wire."""
 
     def ready(self, tags: Iterable[int]) -> None:
         """Note that deliveries may be acked."""
@@ -37,6 +39,7 @@ class Settlement:
 
     def gone(self, tag: int) -> None:
         """Note that a delivery was answered on the wire by itself (nack, reject)."""
+        self.answered += 1
         if not self._wall or tag < self._wall:
             self._gone.add(tag)
 
@@ -74,12 +77,14 @@ class Settlement:
             # Unbroken, as it mostly is: one range, without looking at each.
             last = max(ready)
             self._next = last + 1
+            self.answered += len(ready)
             self._ready = set()
             return [(last, True)]
         tag, last_ready = self._next, 0
         while True:
             if tag in ready:
                 ready.remove(tag)
+                self.answered += 1
                 last_ready = tag
             elif tag in gone:
                 gone.remove(tag)
@@ -91,6 +96,7 @@ class Settlement:
         return [(last_ready, True)] if last_ready else []
 
     def _singly(self, tags: set[int]) -> list[tuple[int, bool]]:
+        self.answered += len(tags)
         self._gone |= tags
         self._ready = self._ready - tags
         return [(tag, False) for tag in sorted(tags)]

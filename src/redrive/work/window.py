@@ -28,6 +28,9 @@ _LULL: Final = 0.1
 """Seconds without a delivery after which the broker is asked whether there is anything left."""
 _GIVEN_NOTHING: Final = 300
 """Lulls in a row, with messages ready and room for them, after which no more is expected."""
+_SEEN_WITHIN: Final = 3.0
+"""Seconds within which a queue shows all that was given back, unless somebody else takes it."""
+_LOOK_EVERY: Final = 0.005
 _LONGEST: Final = 25 * 60.0
 """Seconds that a pass may take: a broker closes the channel of who holds a delivery for 30 min."""
 _WIDTH: Final = 250
@@ -100,13 +103,15 @@ class Window:
             if asyncio.get_running_loop().time() > self._deadline:
                 self.cut_short = "a broker lets nobody hold messages for more than 30 minutes"
                 break
-            if 2 * self._held_by_current >= self._prefetch and not self._moving_on:
-                self._moving_on = True
-                await self._current.cancel(take_the_rest=True)
+            if self._is_closing and self._current.is_full:
+                await self._move_on()
             try:
                 async with asyncio.timeout(_LULL):
                     batch = await self._current.next_batch()
             except TimeoutError:
+                if self._is_closing:  # whatever made room for more, nothing came
+                    await self._move_on()
+                    continue
                 lulls += 1
                 if await self._is_over(lulls):
                     break
@@ -117,6 +122,24 @@ class Window:
                 break
             await self._open_next()
         return []
+
+    @property
+    def _is_closing(self) -> bool:
+        """Whether the current consumer has enough and is to be cancelled, once it is full.
+
+        Until then nothing is acked on it. A quorum queue that gives a message to a consumer that
+        was just cancelled takes it back, and RabbitMQ 3.10 puts it behind all others.
+        """
+        return (
+            2 * self._held_by_current >= self._prefetch
+            and not self._moving_on
+            and self.taken < self._count
+            and not self._ended.is_set()
+        )
+
+    async def _move_on(self) -> None:
+        self._moving_on = True
+        await self._current.cancel(take_the_rest=True)
 
     def _hand_out(self, batch: list[Delivery]) -> list[Delivery]:
         wanted = self._count - self.taken
@@ -162,7 +185,8 @@ class Window:
 
     def flush(self) -> None:
         for _, consumer in self._consumers[-2:]:  # those before have nothing left but what is held
-            consumer.flush()
+            if not (self._is_closing and consumer is self._current):
+                consumer.flush()
 
     async def cancel(self) -> None:
         self._ended.set()
@@ -173,7 +197,22 @@ class Window:
             await consumer.cancel()
         # A classic queue sorts what it gets back: newest first, it has the least to walk over.
         consumers = self._consumers[::-1] if self._classic else self._consumers
+        deadline = asyncio.get_running_loop().time() + _SEEN_WITHIN
         for channel, consumer in consumers:
-            await consumer.give_back()
-            # Its answer comes after the nack was handled: the next one cannot overtake it.
-            await channel.inspect_queue(self._queue)
+            await self._give_back(channel, consumer, deadline)
+
+    async def _give_back(self, channel: Channel, consumer: Consumer, deadline: float) -> None:
+        """Give back what a consumer holds, and wait until the queue shows it.
+
+        A channel keeps answers to a quorum queue to itself while many are under way, and closed
+        too early it forgets them: what was moved and acked would come back. They are in force
+        once the nack that follows them is. It also keeps the next nack from overtaking this one.
+        """
+        consumer.flush(everything=True)
+        ready, _ = await channel.inspect_queue(self._queue)
+        wanted = ready + consumer.unanswered
+        await consumer.give_back()
+        while (await channel.inspect_queue(self._queue))[0] < wanted:
+            if asyncio.get_running_loop().time() > deadline:
+                return
+            await asyncio.sleep(_LOOK_EVERY)
