@@ -418,7 +418,8 @@ async def _release(
             .where(
                 is_one_of(connection, _LETTER.id, ids),
                 _LETTER.generation == generation,
-                _LETTER.status == State.PROCESSING.value,
+                # Never by the index of states: it has all that were sent and have no verdict yet.
+                _LETTER.status.concat("") == State.PROCESSING.value,
             )
             .values(**UNLOCKED, verdict_due_at=verdict_due_at, updated_at=now)
         )
