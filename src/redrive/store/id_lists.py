@@ -10,13 +10,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, LargeBinary, Text, bindparam, cast, func, literal, text
-from sqlalchemy.dialects import postgresql
+from sqlalchemy import ColumnElement, LargeBinary, bindparam, func, literal, text
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.types import UserDefinedType
 
 from redrive.store.types import to_octets
 
-_ARRAY: Final = postgresql.ARRAY(postgresql.UUID(as_uuid=False))
+
+class _Ids(UserDefinedType[str]):
+    """An array of ids, written as text. As a parameter of its own type it is parsed once; the cast
+    of a text would be anew for every row that it is compared with."""
+
+    cache_ok = True
+    render_bind_cast = True
+
+    def get_col_spec(self, **_: Any) -> str:
+        return "UUID[]"
+
+
 _CUT: Final = (
     "WITH RECURSIVE place(first) AS ("
     "SELECT 1 WHERE length(:ids) > 0"
@@ -36,7 +47,7 @@ def is_one_of(
     if connection.dialect.name == "sqlite":
         written = bindparam("ids", written_on_sqlite(ids), LargeBinary, unique=True)
         return column.in_(text(_CUT).bindparams(written))
-    return column == func.any(cast(literal(written_on_postgres(ids), Text), _ARRAY))
+    return column == func.any(literal(written_on_postgres(ids), _Ids()))
 
 
 def written_on_sqlite(ids: Iterable[str]) -> bytes:
