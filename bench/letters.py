@@ -13,7 +13,7 @@ from redrive.domain import headers
 
 _DIED_AT = datetime(2024, 1, 1, tzinfo=UTC)
 QUEUES = tuple(f"service-{number}" for number in range(20))
-_ERRORS = (
+ERRORS = (
     ("TIMEOUT_ERROR", "External API timeout after {n}ms for order {id}"),
     ("RATE_LIMIT_ERROR", "429 Too Many Requests from https://api.example.com/v1/charges/{id}"),
     ("ConnectionError", "connect ECONNREFUSED 10.0.{b}.{b}:5432"),
@@ -31,7 +31,7 @@ def dead_letters(target: str, count: int, *, first: int = 0) -> Iterator[Publish
 
 def _properties(number: int, draw: random.Random) -> bytes:
     queue, key = QUEUES[number % len(QUEUES)], f"order.{number % 50}.created"
-    error_type, reason = _ERRORS[number % len(_ERRORS)]
+    error_type, reason = ERRORS[number % len(ERRORS)]
     uuid = UUID(int=draw.getrandbits(128))
     words = reason.format(n=draw.randrange(10_000), id=uuid, b=draw.randrange(256))
     deaths = [_death(queue, key, number + each) for each in range(3)]

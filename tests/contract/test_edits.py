@@ -49,8 +49,9 @@ async def kept(store: Store, letter_id: str) -> Kept:
 
 async def message(store: Store, letter_id: str) -> bytes:
     """What would be sent."""
+    letter = (await kept(store, letter_id)).letter
     async with store.database.reading() as connection:
-        return (await read_messages(connection, [letter_id]))[letter_id].body
+        return (await read_messages(connection, [letter]))[letter_id].body
 
 
 async def sent_now(store: Store, given: Arrival, result: Result, state: State) -> None:

@@ -22,6 +22,7 @@ from redrive.store.digests import body_digest
 from redrive.store.schema import redrive_edit
 from redrive.store.store import Store
 from tests.services.letters import arrival
+from tests.services.plans import goes_by, statements
 from tests.services.sending import (
     QUEUE,
     VERDICT_AFTER,
@@ -261,6 +262,17 @@ async def test_what_was_sent_is_unlocked_and_waits_for_its_verdict(
     assert to_exchange.verdict_due_at == to_exchange.updated_at + VERDICT_AFTER
     for claim in claims:
         assert (await last_attempt(store, claim.letter.id)).result is result
+
+
+async def test_a_record_is_found_by_ids_however_many_letters_are_in_processing(
+    store: Store,
+) -> None:
+    await stored(store, 100)
+    claims = await claimed(store)
+    with statements(store, "UPDATE redrive_letter") as asked:
+        await record(store, claims, Result.SENT)
+    assert asked
+    assert not await goes_by(store, asked, "redrive_letter_status")
 
 
 @pytest.mark.parametrize("after", [State.MANUAL, State.PENDING, State.FAILED])

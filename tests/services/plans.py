@@ -32,6 +32,19 @@ def statements(store: Store, beginning: str) -> Iterator[Asked]:
 
 async def reads_whole_tables(store: Store, asked: Asked) -> bool:
     """Whether one of these could only be answered by going through a whole table."""
+    plans = await _plans(store, asked)
+    return any(plan.startswith("SCAN redrive_") or "Seq Scan" in plan for plan in plans)
+
+
+async def goes_by(store: Store, asked: Asked, index: str) -> bool:
+    """Whether one of these would be answered by this index, on PostgreSQL by its statistics."""
+    if not store.database.is_sqlite:
+        async with store.database.writing() as connection:
+            await connection.execute(text("ANALYZE"))
+    return any(index in plan for plan in await _plans(store, asked))
+
+
+async def _plans(store: Store, asked: Asked) -> list[str]:
     sqlite = store.database.is_sqlite
     plans: list[str] = []
     async with store.database.reading() as connection:
@@ -41,4 +54,4 @@ async def reads_whole_tables(store: Store, asked: Asked) -> bool:
             explain = f"EXPLAIN QUERY PLAN {statement}" if sqlite else f"EXPLAIN {statement}"
             rows = (await connection.exec_driver_sql(explain, parameters)).all()
             plans += [str(row[-1]) for row in rows]
-    return any(plan.startswith("SCAN redrive_") or "Seq Scan" in plan for plan in plans)
+    return plans

@@ -177,6 +177,7 @@ class Head:
     queue: str | None
     exchange: str
     routing_key: str
+    collected_from: str
     fingerprint: str
     size: int
     generation: int

@@ -1,4 +1,5 @@
-"""Many rows at once, by the fastest way each engine has: COPY on PostgreSQL, executemany on SQLite.
+"""Many rows at once, by the fastest way each engine has: written by COPY on PostgreSQL and by
+executemany on SQLite; read in PostgreSQL's binary format, and from SQLite in one call.
 
 SQLAlchemy is gone around here, because handling each value would cost more than writing it.
 """
@@ -14,6 +15,12 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from redrive.domain.letter import Envelope, Letter
+from redrive.store.id_lists import (
+    ONE_OF_ON_POSTGRES,
+    ONE_OF_ON_SQLITE,
+    written_on_postgres,
+    written_on_sqlite,
+)
 from redrive.store.rows import (
     ENVELOPE_COLUMNS,
     LETTER_COLUMNS,
@@ -23,7 +30,7 @@ from redrive.store.rows import (
     letter_rows,
 )
 from redrive.store.schema import redrive_envelope, redrive_letter
-from redrive.store.types import LetterId
+from redrive.store.types import LetterId, of_octets
 
 _TYPES: Final = {
     "VARCHAR": "text",
@@ -42,6 +49,33 @@ _TYPES: Final = {
 
 
 Octets = tuple[bytes, ...]
+
+
+async def read_by_id(
+    connection: AsyncConnection,
+    table: Table,
+    columns: Sequence[str],
+    ids: Iterable[str],
+    *,
+    lock: bool = False,
+) -> list[Row]:
+    """What a table has of some letters, as the driver reads it: bytes as bytes, a boolean of SQLite
+    as a number. The first column is the letter's id, as text. `lock`: until the transaction ends,
+    in the order of the ids; SQLite needs no lock, because a writer is alone."""
+    first, *others = columns
+    raw: Any = (await connection.get_raw_connection()).driver_connection
+    if connection.dialect.name == "sqlite":
+        query = f"SELECT {', '.join(columns)} FROM {table.name} WHERE {first} {ONE_OF_ON_SQLITE}"  # noqa: S608
+        found = await raw.execute_fetchall(query, {"ids": written_on_sqlite(ids)})
+        return [(of_octets(row[0]), *row[1:]) for row in found]
+    query = (
+        f"SELECT {', '.join((f'CAST({first} AS text)', *others))} FROM {table.name}"  # noqa: S608
+        f" WHERE {first} {ONE_OF_ON_POSTGRES}{f' ORDER BY {first} FOR UPDATE' if lock else ''}"
+    )
+    async with raw.cursor(binary=True) as cursor:
+        await cursor.execute(query, {"ids": written_on_postgres(ids)})
+        rows: list[Row] = await cursor.fetchall()
+        return rows
 
 
 async def insert_letters(

@@ -14,7 +14,7 @@ from redrive.domain import metrics
 from redrive.domain.letter import Head, Letter
 from redrive.domain.lifecycle import State, require
 from redrive.store.books import Deltas, book
-from redrive.store.bulk import insert_many
+from redrive.store.bulk import insert_many, read_by_id
 from redrive.store.counts import add_counts
 from redrive.store.id_lists import is_one_of
 from redrive.store.rows import HEAD, read_head, read_letter
@@ -106,10 +106,8 @@ async def lock_heads(connection: AsyncConnection, ids: Iterable[str]) -> dict[st
     """The same, with no more of each than a sender has to know."""
     found: dict[str, Head] = {}
     for some in chunks(sorted(set(ids))):
-        query = _locking(connection, select(*(_LETTER[name] for name in HEAD)), some)
-        for row in (await connection.execute(query)).mappings():
-            head = read_head(row)
-            found[head.id] = head
+        for row in await read_by_id(connection, redrive_letter, HEAD, some, lock=True):
+            found[row[0]] = read_head(row)
     return found
 
 

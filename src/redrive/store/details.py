@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
 from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from redrive.domain.letter import Attempt, Change, Edit, Envelope, Kept, Letter, Result
+from redrive.domain.letter import Attempt, Change, Edit, Envelope, Head, Kept, Letter, Result
 from redrive.domain.lifecycle import State
+from redrive.store.bulk import read_by_id
 from redrive.store.changing import chunks
 from redrive.store.id_lists import is_one_of
 from redrive.store.rows import (
+    ENVELOPE_COLUMNS,
+    HEAD,
     arrival_of,
     claim_of,
     read_attempt,
     read_change,
     read_edit,
     read_envelope,
+    read_head,
 )
 from redrive.store.schema import (
     redrive_attempt,
@@ -31,12 +35,13 @@ from redrive.store.schema import (
 )
 
 _LETTER: Final = redrive_letter.c
+_EDITED: Final = ("letter_id", "number", "undone", "properties", "body")
 
 
 async def keep(connection: AsyncConnection, letters: Sequence[Letter]) -> list[Kept]:
     """All that is kept of these letters."""
     ids = [letter.id for letter in letters]
-    envelopes = await read_envelopes(connection, ids)
+    envelopes = await envelopes_of(connection, letters)
     changes = await _changes(connection, ids)
     attempts = await read_attempts(connection, ids)
     edits = await read_edits(connection, ids)
@@ -108,33 +113,28 @@ def _history(
 
 async def read_envelopes(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, Envelope]:
     """Messages as they were received, by letter."""
-    envelope = redrive_envelope.c
-    query = (
-        select(
-            _LETTER.id,
-            _LETTER.vhost,
-            _LETTER.collected_from,
-            envelope.exchange.label("envelope_exchange"),
-            envelope.routing_key.label("envelope_routing_key"),
-            envelope.redelivered,
-            envelope.properties,
-            envelope.body,
-        )
-        .join(redrive_envelope, envelope.letter_id == _LETTER.id)
-        .where(is_one_of(connection, _LETTER.id, ids))
-    )
-    rows = (await connection.execute(query)).mappings()
-    return {row["id"]: read_envelope(row) for row in rows}
+    rows = await read_by_id(connection, redrive_letter, HEAD, ids)
+    return await envelopes_of(connection, [read_head(row) for row in rows])
 
 
-async def read_messages(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, Envelope]:
+async def envelopes_of(
+    connection: AsyncConnection, letters: Iterable[Letter | Head]
+) -> dict[str, Envelope]:
+    """The same, of letters that were read before."""
+    by_id = {letter.id: letter for letter in letters}
+    rows = await read_by_id(connection, redrive_envelope, ENVELOPE_COLUMNS, by_id)
+    return {row[0]: read_envelope(row, by_id[row[0]]) for row in rows}
+
+
+async def read_messages(
+    connection: AsyncConnection, letters: Iterable[Letter | Head]
+) -> dict[str, Envelope]:
     """Messages as they are to be sent, by letter: with the newest edit that is not undone."""
-    messages = await read_envelopes(connection, ids)
-    for id_, edits in (await read_edits(connection, ids)).items():
-        standing = [edit for edit in edits if not edit.undone]
-        if standing:
-            newest = standing[-1]
-            messages[id_] = replace(messages[id_], properties=newest.properties, body=newest.body)
+    messages = await envelopes_of(connection, letters)
+    edits = await read_by_id(connection, redrive_edit, _EDITED, messages)
+    for id_, _, undone, properties, body in sorted(edits):  # of each letter the newest last
+        if not undone:
+            messages[id_] = replace(messages[id_], properties=properties, body=body)
     return messages
 
 

@@ -97,10 +97,11 @@ HEAD: Final = tuple(field.name for field in fields(Head))
 """The columns of `redrive_letter` that make a head."""
 
 
-def read_head(row: Mapping[str, Any] | RowMapping) -> Head:
-    """The head of a row that has those columns."""
-    values = {name: row[name] for name in HEAD}
+def read_head(row: Row) -> Head:
+    """The head of a row that has those columns, in that order."""
+    values = dict(zip(HEAD, row, strict=True))
     values["status"] = State(values["status"])
+    values["possible_duplicate"] = bool(values["possible_duplicate"])
     return Head(**values)
 
 
@@ -154,16 +155,17 @@ def envelope_rows(envelopes: Iterable[tuple[str, Envelope]]) -> list[Row]:
     ]
 
 
-def read_envelope(row: RowMapping) -> Envelope:
-    """The envelope of a row that has the letter's `vhost` and `collected_from` as well."""
+def read_envelope(row: Row, letter: Letter | Head) -> Envelope:
+    """The envelope of a row of `ENVELOPE_COLUMNS`, with what its letter knows of it."""
+    _, exchange, routing_key, redelivered, properties, body = row
     return Envelope(
-        vhost=row["vhost"],
-        queue=row["collected_from"],
-        exchange=bytes(row["envelope_exchange"]).decode("utf-8", "surrogateescape"),
-        routing_key=bytes(row["envelope_routing_key"]).decode("utf-8", "surrogateescape"),
-        redelivered=bool(row["redelivered"]),
-        properties=bytes(row["properties"]),
-        body=bytes(row["body"]),
+        vhost=letter.vhost,
+        queue=letter.collected_from,
+        exchange=exchange.decode("utf-8", "surrogateescape"),
+        routing_key=routing_key.decode("utf-8", "surrogateescape"),
+        redelivered=bool(redelivered),
+        properties=properties,
+        body=body,
     )
 
 

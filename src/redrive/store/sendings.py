@@ -323,14 +323,13 @@ async def claim(
     """Claim letters that are locked; in order."""
     if not orders:
         return []
-    ids = [order.letter.id for order in orders]
     messages: dict[str, Envelope] = {}
     deltas: Deltas = Counter()
-    for some in chunks(ids):
+    for some in chunks([order.letter for order in orders]):
         messages |= await read_messages(connection, some)
         await connection.execute(
             update(redrive_letter)
-            .where(is_one_of(connection, _LETTER.id, some))
+            .where(is_one_of(connection, _LETTER.id, [letter.id for letter in some]))
             .values(
                 status=State.PROCESSING.value,
                 generation=_LETTER.generation + 1,
@@ -419,7 +418,8 @@ async def _release(
             .where(
                 is_one_of(connection, _LETTER.id, ids),
                 _LETTER.generation == generation,
-                _LETTER.status == State.PROCESSING.value,
+                # Never by the index of states: it has all that were sent and have no verdict yet.
+                _LETTER.status.concat("") == State.PROCESSING.value,
             )
             .values(**UNLOCKED, verdict_due_at=verdict_due_at, updated_at=now)
         )

@@ -2,7 +2,8 @@
 
 What it guarantees, beside what the Sender does:
 - A crash at any moment leaves at most one batch in doubt; whoever goes on begins behind it. Without
-  pauses a batch goes in halves, and one is claimed while the other is being sent.
+  pauses a batch goes in halves. While one is being sent, the one before it is recorded, and only
+  then the one behind it claimed: never more than two are claimed and not recorded.
 - Paused or cancelled, it stops after the batch that is being sent.
 - While the breaker of a destination is open, it waits; when that is half-open, it sends one letter
   and waits for what becomes of it.
@@ -17,10 +18,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -38,6 +39,9 @@ from redrive.work.worker import FULL_AGAIN, log_sent, record_patiently
 
 log = structlog.get_logger()
 
+Take = Callable[[], Awaitable[Batch]]
+Done = tuple[Batch, list[Sent]]
+"""A batch, and what became of its claims."""
 Stop = tuple[int, str]
 """The position of the letter that a job stops at, and why."""
 
@@ -96,45 +100,82 @@ class ReplayRunner:
         of an earlier session."""
         progress = progress or Progress()
         progress.done, progress.skipped = replay.position, replay.skipped
-        key = None if replay.ordered_by is None else read_ordering(replay.ordered_by)
-        pace = None if replay.rate is None else Rate(replay.rate)
+        in_halves = (
+            replay.ordered_by is None
+            and replay.rate is None
+            and replay.pause == 0
+            and replay.batch_size > 1
+        )
         most = None if replay.rate is None else max(1, round(replay.rate))
-        hurried = key is None and pace is None and replay.pause == 0 and replay.batch_size > 1
-        if hurried:
+        if in_halves:
             most = replay.batch_size // 2
 
         def take() -> Awaitable[Batch]:
             return self._replays.take_batch(replay, self._id, destination_of, most=most)
 
+        if in_halves:
+            await self._run_in_halves(replay, take, progress)
+        else:
+            await self._run_in_turn(replay, take, progress)
+        return progress
+
+    async def _run_in_turn(self, replay: Replay, take: Take, progress: Progress) -> None:
+        key = None if replay.ordered_by is None else read_ordering(replay.ordered_by)
+        pace = None if replay.rate is None else Rate(replay.rate)
+        while not self._stopping.is_set():
+            if not await self._until_ready(replay, progress):
+                return
+            batch = await take()
+            sent = await self._send(replay, batch, key)
+            await self._record(progress, batch, sent)
+            if key is not None:
+                progress.keyless += sum(key(claim.envelope) is None for claim in batch.claims)
+            stop = _where_to_stop(batch, sent, in_order=key is not None)
+            if stop is not None:
+                await self._replays.stop_at(replay.id, *stop)
+                return
+            if batch.ended or not await self._may_go_on(replay, batch, progress):
+                return
+            if batch.claims:
+                owed = 0.0 if pace is None else pace.owed(len(batch.claims))
+                await self._idle(replay, max(owed, replay.pause))
+
+    async def _run_in_halves(self, replay: Replay, take: Take, progress: Progress) -> None:
+        async def record_and_take(before: Done | None, *, more: bool) -> Batch | None:
+            if before is not None:
+                await self._record(progress, *before)
+            return await take() if more else None
+
+        before: Done | None = None  # what is recorded while the next is sent
         following: Batch | None = None
         stop: Stop | None = None  # where and why it must, once what is claimed has been sent
         while following is not None or not self._stopping.is_set():
             if following is None and not await self._until_ready(replay, progress):
-                return progress
+                return
             batch, following = following or await take(), None
-            more = not batch.ended and stop is None and not self._stopping.is_set()
-            if hurried and batch.claims and more:
-                sent, following = await self._send_and_take(replay, batch, take)
-            else:
-                sent = await self._send(replay, batch, key)
-            self._note(progress, batch, sent)
-            if key is not None:
-                progress.keyless += sum(key(claim.envelope) is None for claim in batch.claims)
-            stop = stop or _where_to_stop(batch, sent, in_order=key is not None)
+            sent: list[Sent] = []
+            if batch.claims:
+                more = not batch.ended and stop is None and not self._stopping.is_set()
+                meanwhile = record_and_take(before, more=more)
+                sent, following = await self._send_and(meanwhile, replay, batch)
+            before = (batch, sent)
+            if following is None or not following.claims:
+                await self._record(progress, *before)
+                before = None
+            stop = stop or _where_to_stop(batch, sent, in_order=False)
             if stop is not None and following is None:
                 await self._replays.stop_at(replay.id, *stop)
-                return progress
-            if batch.ended:
-                return progress
-            if batch.held_by is not None and not batch.claims:
-                if not self._waits:
-                    return progress
-                await self._wait_for_breaker(replay, batch, progress)
-                continue
-            if batch.claims and following is None:
-                owed = 0.0 if pace is None else pace.owed(len(batch.claims))
-                await self._idle(replay, max(owed, replay.pause))
-        return progress
+                return
+            if batch.ended or not await self._may_go_on(replay, batch, progress):
+                return
+
+    async def _may_go_on(self, replay: Replay, batch: Batch, progress: Progress) -> bool:
+        """Wait where a breaker holds the rest; False if the job is left to another instead."""
+        if batch.held_by is None or batch.claims:
+            return True
+        if self._waits:
+            await self._wait_for_breaker(replay, batch, progress)
+        return self._waits
 
     async def _until_ready(self, replay: Replay, progress: Progress) -> bool:
         """Wait until the broker takes messages, with a sign of life now and then; False if it is
@@ -167,34 +208,45 @@ class ReplayRunner:
         if all(each.unwritten for each in sent):
             await self._give_back(replay, batch, sent)
             raise ConnectionLost(sent[0].reason)
-        await self._record(sent)
         return sent
 
     async def _give_back(self, replay: Replay, batch: Batch, unsent: Sequence[Sent]) -> None:
         outcomes = [_outcome(each) for each in unsent]
         await self._replays.give_back(replay.id, self._id, batch, outcomes)
 
-    async def _send_and_take(
-        self, replay: Replay, batch: Batch, take: Callable[[], Awaitable[Batch]]
-    ) -> tuple[list[Sent], Batch]:
-        """Send letters while the next ones are claimed. What was sent is recorded whether or not
-        more could be claimed; if the connection is gone, both go back."""
-        taking = asyncio.ensure_future(take())
+    async def _send_and(
+        self, meanwhile: Coroutine[Any, Any, Batch | None], replay: Replay, batch: Batch
+    ) -> tuple[list[Sent], Batch | None]:
+        """Send letters while those before are recorded and the next ones claimed. What was sent is
+        recorded also if that fails; if the connection is gone, all that is claimed goes back."""
+        recording = asyncio.ensure_future(meanwhile)
         try:
             sent = await self._sender.send(batch.claims)
-            await asyncio.wait((taking,))
+            await asyncio.wait((recording,))
         finally:
-            taking.cancel()
+            recording.cancel()
         if not all(each.unwritten for each in sent):
-            await self._record(sent)
-            return sent, taking.result()
-        following, why = taking.result(), sent[0].reason
+            if recording.exception() is not None:
+                await self._note_outcomes(sent)
+            return sent, recording.result()
+        following, why = recording.result(), sent[0].reason
         for taken in (following, batch):  # the last that was taken first
-            unsent = [_unwritten(claim, why) for claim in taken.claims]
-            await self._give_back(replay, taken, unsent)
+            if taken is not None:
+                unsent = [_unwritten(claim, why) for claim in taken.claims]
+                await self._give_back(replay, taken, unsent)
         raise ConnectionLost(why)
 
-    async def _record(self, sent: Sequence[Sent]) -> None:
+    async def _record(self, progress: Progress, batch: Batch, sent: Sequence[Sent]) -> None:
+        if sent:
+            await self._note_outcomes(sent)
+        progress.done += len(sent) + len(batch.skipped)
+        progress.skipped += len(batch.skipped)
+        progress.left_out.update(reason for _, reason in batch.skipped)
+        progress.results.update(each.result for each in sent)
+        progress.waits_for = ""
+        self._on_progress(progress)
+
+    async def _note_outcomes(self, sent: Sequence[Sent]) -> None:
         outcomes = [_outcome(each) for each in sent]
         await record_patiently(
             self._replays, self._id, outcomes, self._verdict_after, self._stopping
@@ -223,14 +275,6 @@ class ReplayRunner:
                     stuck.add(name)
             done += sent
         return done
-
-    def _note(self, progress: Progress, batch: Batch, sent: Sequence[Sent]) -> None:
-        progress.done += len(sent) + len(batch.skipped)
-        progress.skipped += len(batch.skipped)
-        progress.left_out.update(reason for _, reason in batch.skipped)
-        progress.results.update(each.result for each in sent)
-        progress.waits_for = ""
-        self._on_progress(progress)
 
     async def _wait_for_breaker(self, replay: Replay, batch: Batch, progress: Progress) -> None:
         """Until it may admit another letter; with a sign of life now and then."""

@@ -23,6 +23,7 @@ import contextlib
 import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from redrive.amqp import (
@@ -170,7 +171,9 @@ class Sender:
             0, False, envelope.exchange, envelope.routing_key, envelope.properties, envelope.body
         )
         user = self._connection.user
-        notes = self._notes.setdefault(envelope.queue, Notes(self._own_queues, envelope.queue))
+        notes = self._notes.get(envelope.queue)
+        if notes is None:
+            notes = self._notes[envelope.queue] = Notes(self._own_queues, envelope.queue)
         draft = notes.draft(delivery, user)
         ours = draft.ours
         exchange, key = _published(letter, delivery, ours)
@@ -178,24 +181,24 @@ class Sender:
             ours.pop(name, None)
         ours[_LETTER] = fields.longstr(letter.id)
         ours[_GENERATION] = fields.int32(claim.generation)
-        ours[_EXCHANGE], ours[_ROUTING_KEY] = fields.longstr(exchange), fields.longstr(key)
-        if len(octets(key)) > _LONGEST_NAME or len(octets(exchange)) > _LONGEST_NAME:
+        by, with_key = octets(exchange), octets(key)
+        ours[_EXCHANGE], ours[_ROUTING_KEY] = fields.longstr(by), fields.longstr(with_key)
+        if len(with_key) > _LONGEST_NAME or len(by) > _LONGEST_NAME:
             raise Unpublishable("its routing key or exchange is longer than a broker takes")
         bcc = b""
         if claim.queue is None:
             # Nobody knows where it will fail: what is noted of another queue would mislead.
             ours.pop(_QUEUE, None)
         else:
-            ours[_QUEUE] = fields.longstr(claim.queue)
-            bcc = fields.entry(b"BCC", fields.array((fields.longstr(return_key(claim.queue)),)))
+            ours[_QUEUE], bcc = _way_to(claim.queue)
         own = text_of(ours.get(_USER_ID)) == user
         if own:
             del ours[_USER_ID]
         raw = draft.seal(only_on_the_way=bcc)
         if own:
             raw = Properties.read(raw).with_text("user_id", user).raw
-        by = self._return_exchange if claim.queue is not None else claim.exchange
-        sending = _Sending(by or "", key, raw, envelope.body)
+        through = self._return_exchange if claim.queue is not None else claim.exchange
+        sending = _Sending(through or "", key, raw, envelope.body)
         sending.claim, sending.by_exchange, sending.tries = claim, exchange, 1
         return sending
 
@@ -340,6 +343,14 @@ class _Sending(Publish):
     claim: Claim
     by_exchange: str
     tries: int
+
+
+@lru_cache(maxsize=1024)
+def _way_to(queue: str) -> tuple[bytes, bytes]:
+    """What sends a message to a queue: the field that names it, and the entry of headers that the
+    return exchange routes by."""
+    way = fields.array((fields.longstr(return_key(queue)),))
+    return fields.longstr(queue), fields.entry(b"BCC", way)
 
 
 def _published(
