@@ -12,7 +12,7 @@ import pytest
 from tests.services.commands import Redrive
 from tests.services.eventually import eventually
 from tests.services.foreign import Foreign
-from tests.services.plugin import Vhost
+from tests.services.plugin import OwnNode, Vhost
 
 OURS = {"dead-letter-exchange": "retry-exchange", "dead-letter-routing-key": "retry-routing-key"}
 SAFE = {"dead-letter-strategy": "at-least-once", "overflow": "reject-publish"}
@@ -257,8 +257,9 @@ def test_unenroll_of_a_queue_that_is_gone_removes_its_policy(
 
 
 def test_on_a_broker_with_default_statistics_it_waits_until_the_policy_is_shown(
-    vhost: Vhost, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    own_node: OwnNode, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    vhost = Vhost(own_node(), "/")
     foreign = Foreign(vhost)
     settings = f'[broker]\nurl = "{vhost.url}"\nmanagement_url = "{vhost.management_url}"\n'
     redrive = Redrive(tmp_path, capsys, settings)
