@@ -99,8 +99,10 @@ def test_enrolling_twice_follows_the_users_policy_that_changed_meanwhile(
 
 
 def test_a_policy_that_does_not_apply_to_this_type_of_queue_is_not_merged(
-    redrive: Redrive, foreign: Foreign
+    redrive: Redrive, foreign: Foreign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # What this broker shows is a second old at most, not twelve.
+    monkeypatch.setattr("redrive.broker.enroll._STALE_FOR", 3.0)
     # A quorum queue passes over a policy with a key that only classic queues know, and takes the
     # next one; with that key in ours, ours would be passed over as well.
     foreign.policy("classics", {"queue-mode": "lazy"}, priority=9)
