@@ -95,6 +95,7 @@ def test_what_was_confirmed_survives_kill_9_and_an_orderly_stop(own_node: OwnNod
     node.restart()
     assert (node.port, node.pid != pid) == (port, True)
     assert drain(node.url(), "quorum") == bodies
+    node.ctl("await_startup")  # it serves a little before its start is complete
     node.stop()
     assert not node.running
     node.restart()
