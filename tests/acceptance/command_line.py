@@ -6,10 +6,11 @@ import asyncio
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,11 @@ from typing import Any
 import httpx
 
 from redrive.broker.processes import GuardedProcess
-from tests.services.eventually import eventually_async
+from tests.services.eventually import DEADLINE, eventually_async
 from tests.services.moving import channel_to
 
 REDRIVE = Path(sys.executable).parent / "redrive"
-STARTS_WITHIN = 30.0
+STARTS_WITHIN = DEADLINE
 DRAINS_WITHIN = 10.0
 
 
@@ -102,6 +103,15 @@ class CommandLine:
             lambda: any(text in json.dumps(line) for line in self.logged(event)),
             what=f"{event} with {text}",
         )
+
+    def asked(self, query: str, *values: object) -> list[Any]:
+        """What its SQLite store answers: to wait by, for a command takes a second to look."""
+        store = f"file:{self.folder / 'redrive.db'}?mode=ro"
+        try:
+            with closing(sqlite3.connect(store, uri=True)) as connection:
+                return connection.execute(query, values).fetchall()
+        except sqlite3.OperationalError:
+            return []  # it is just being made, or written
 
     @asynccontextmanager
     async def running(

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import httpx
 from playwright.async_api import Page, expect
@@ -167,12 +168,13 @@ async def shown(redrive: CommandLine, letter: str) -> Any:
 
 
 async def has_status(redrive: CommandLine, letter: str, status: str) -> Any:
-    async def there() -> Any:
-        found = await shown(redrive, letter)
-        return found if found["status"] == status else None
+    def is_so() -> bool:
+        found = redrive.asked("SELECT status FROM redrive_letter WHERE id = ?", UUID(letter).bytes)
+        return found == [(status,)]
 
-    found = await eventually_async(there, what=f"{letter} is {status}")
-    assert found is not None
+    await eventually_async(is_so, what=f"{letter} is {status}")
+    found = await shown(redrive, letter)
+    assert found["status"] == status
     return found
 
 
@@ -247,17 +249,20 @@ async def is_replayed(redrive: CommandLine, url: str, letter: str, page: Page) -
 
 
 async def was_sent(redrive: CommandLine, letter: str) -> None:
-    async def sent() -> bool:
-        attempts = (await shown(redrive, letter))["replayAttempts"]
-        return [attempt["result"] for attempt in attempts] == ["sent"]
+    def sent() -> bool:
+        query = "SELECT result FROM redrive_attempt WHERE letter_id = ?"
+        return redrive.asked(query, UUID(letter).bytes) == [("sent",)]
 
     await eventually_async(sent, what="the letter sent, once")
+    attempts = (await shown(redrive, letter))["replayAttempts"]
+    assert [attempt["result"] for attempt in attempts] == ["sent"]
 
 
 async def clock_has_started(redrive: CommandLine, letter: str) -> None:
-    async def started() -> bool:
-        found = await shown(redrive, letter)
-        return found["verdictDueAt"] is not None or found["status"] == "dlq_resolved"
+    def started() -> bool:
+        query = "SELECT verdict_due_at, status FROM redrive_letter WHERE id = ?"
+        ((due, status),) = redrive.asked(query, UUID(letter).bytes) or [(None, "")]
+        return due is not None or status == "dlq_resolved"
 
     await eventually_async(started, what="the destination seen idle")
 

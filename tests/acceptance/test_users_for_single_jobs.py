@@ -24,7 +24,7 @@ from redrive.domain.lifecycle import State
 from tests.acceptance.command_line import CommandLine
 from tests.services.eventually import eventually_async
 from tests.services.letters import died_in
-from tests.services.moving import channel_to, identities, publish, ready, take_all
+from tests.services.moving import channel_to, holds, identities, publish, ready, take_all
 from tests.services.plugin import Vhost
 
 DOCUMENT = Path(__file__).parents[2] / "docs/how-to/least-privilege.md"
@@ -94,10 +94,12 @@ class Place:
         return [(each["messageId"], each["status"]) for each in items]
 
     async def becomes(self, *letters: tuple[str, str]) -> None:
-        async def is_so() -> bool:
-            return sorted(await self.letters()) == sorted(letters)
+        def is_so() -> bool:
+            found = self.admin.asked("SELECT message_id, status FROM redrive_letter")
+            return sorted(found) == sorted(letters)
 
         await eventually_async(is_so, what=f"letters {letters}")
+        assert sorted(await self.letters()) == sorted(letters)
 
 
 @pytest.fixture
@@ -175,6 +177,7 @@ async def test_a_replayer_sends_and_hears_of_it_and_reads_no_other_queue(place: 
     replayer = await place.user("redrive-replayer")
     async with replayer.running(admin_url=url, queues=("redrive-receipts",), roles="worker"):
         await place.becomes(("m", State.PROCESSING.value))
+        await holds(url, "orders", 1)  # it is claimed before it is sent
         (sent,) = await take_all(url, "orders")
         found = Properties.read(sent.properties)
         receipt = {"letter": found.header("redrive-letter"), "generation": 1}

@@ -120,7 +120,7 @@ async def test_a_broker_that_blocks_or_is_away_is_told_on_top(
         management_url=node.management_url,
     )
     async with serving(settings) as server, Console(browser, server) as console:
-        page = await console.person()
+        page = await console.person(hasty=True)
         system = page.get_by_role("list", name="System")
         await expect(page.get_by_text("connection.blocked")).to_be_visible()
         await expect(system).to_contain_text("blocked")

@@ -53,7 +53,7 @@ async def test_an_alert_that_begins_to_fire_stands_first_without_reloading(
 ) -> None:
     alerts = judges(console)
     await alerts.judge()
-    page = await console.person()
+    page = await console.person(hasty=True)
     await expect(page.get_by_text("No alert fires. 10 alerts are quiet.")).to_be_visible()
     await expect(page.get_by_role("region", name="Alerts", exact=True)).to_have_count(0)
     navigation = page.get_by_role("navigation", name="Screens")
@@ -68,7 +68,7 @@ async def test_an_alert_that_begins_to_fire_stands_first_without_reloading(
     await expect(breaker).to_contain_text("so nothing is sent there for now")
     await expect(breaker).to_contain_text("open_breakers > 0")
     await expect(breaker).to_contain_text("1 breaker")
-    await expect(breaker.get_by_text(re.compile(r"^1m ago$|^\d\ds ago$"))).to_be_visible()
+    await expect(breaker.get_by_text(re.compile(r"^\dm ago$|^\d\ds ago$"))).to_be_visible()
     await expect(page.get_by_text("1 alert may fire soon. 6 alerts are quiet.")).to_be_visible()
     marked = navigation.get_by_role("link", name="Overview (3 alerts fire)")
     await expect(marked).to_be_visible()
@@ -132,7 +132,7 @@ async def test_a_viewer_sees_alerts_and_is_offered_no_silence(console: Console) 
 
 
 async def test_what_nobody_judges_or_takes_is_not_called_quiet(console: Console) -> None:
-    page = await console.person()
+    page = await console.person(hasty=True)
     await expect(page.get_by_text("Nobody has judged alerts yet")).to_be_visible()
     pager = AlertSinkSettings.model_validate(NOBODY_THERE)
     later(console.server.store, timedelta(hours=-1))

@@ -14,9 +14,11 @@ import signal
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 from redrive import Consumer, Message
 from redrive.broker.processes import GuardedProcess
+from redrive.consumer import session
 from tests.services.consuming import QUEUE, settings_for
 from tests.services.moving import Kind
 
@@ -37,6 +39,8 @@ class Scene:
     """Seconds that each message takes."""
     marks: bool = False
     """Whether the beginning of each is noted too."""
+    hurries: bool = False
+    """Whether a stop waits a quarter of the time for what is being handled."""
 
     def start(self, log: Path) -> GuardedProcess:
         argv = [sys.executable, "-m", "tests.faults.consumer_process", json.dumps(asdict(self))]
@@ -69,7 +73,10 @@ def run(scene: Scene) -> None:
             raise ValueError("not yet")
         os.write(notes, f"handled {identity} {message.retry_count}\n".encode())
 
-    consumer.run()
+    begin, end = session._BEGIN_WITHIN, session._END_WITHIN
+    share = 0.25 if scene.hurries else 1.0
+    with patch.multiple(session, _BEGIN_WITHIN=begin * share, _END_WITHIN=end * share):
+        consumer.run()
 
 
 if __name__ == "__main__":

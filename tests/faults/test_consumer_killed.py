@@ -25,7 +25,7 @@ from tests.services.consuming import (
     send,
     settings_for,
 )
-from tests.services.eventually import eventually_async
+from tests.services.eventually import DEADLINE, eventually_async
 from tests.services.moving import Kind, channel_to, holds, identities, ready, take_all
 from tests.services.plugin import Vhost
 from tests.services.retrying import retrying
@@ -122,8 +122,8 @@ async def test_what_a_stop_leaves_is_handled_at_full_concurrency_by_the_next_pro
     vhost: Vhost, lives: Callable[..., Lives]
 ) -> None:
     expected = [f"n{number}" for number in range(100)]
-    # None ends within the ten seconds of a stop: what was begun comes back, and what was not.
-    led = lives("quorum", concurrency=10, prefetch=80, works_for=60, marks=True)
+    # None ends within the seconds of a stop: what was begun comes back, and what was not.
+    led = lives("quorum", concurrency=10, prefetch=80, works_for=60, marks=True, hurries=True)
     await consumed(vhost.url)
     await send(vhost.url, *expected)
     await eventually_async(lambda: most_at_once(led.scene) == 10, what="ten at once")
@@ -162,7 +162,7 @@ def most_at_once(scene: Scene) -> int:
     return most
 
 
-async def all_handled(scene: Scene, expected: list[str], within: float = 30.0) -> None:
+async def all_handled(scene: Scene, expected: list[str], within: float = DEADLINE) -> None:
     def handled() -> bool:
         found = {line.split()[1] for line in notes_of(scene) if line.startswith("handled")}
         return found >= set(expected)

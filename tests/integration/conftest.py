@@ -10,7 +10,7 @@ import pytest
 
 from redrive.broker.private import PrivateNode
 from tests.services.foreign import Foreign
-from tests.services.plugin import QUICK_STATISTICS, Vhost
+from tests.services.plugin import Vhost
 from tests.services.serving import Server, serving, settings_for
 
 
@@ -35,18 +35,10 @@ async def server_on_each(
         yield up
 
 
-@pytest.fixture(scope="session")
-def quick_node(rabbitmq_root: Path | None) -> Iterator[PrivateNode]:
-    """A broker that shows a queue's policy after one second instead of five."""
-    with PrivateNode(root=rabbitmq_root, extra_config=QUICK_STATISTICS) as node:
-        node.ctl("eval", "application:set_env(rabbit, quorum_tick_interval, 200).")
-        yield node
-
-
 @pytest.fixture
-def foreign(quick_node: PrivateNode) -> Iterator[Foreign]:
+def foreign(rabbitmq: PrivateNode) -> Iterator[Foreign]:
     """A vhost with things of others in it."""
     name = f"foreign/{secrets.token_hex(4)}"
-    quick_node.create_vhost(name)
-    yield Foreign(Vhost(quick_node, name))
-    quick_node.delete_vhost(name)
+    rabbitmq.create_vhost(name)
+    yield Foreign(Vhost(rabbitmq, name))
+    rabbitmq.delete_vhost(name)

@@ -12,7 +12,7 @@ import pytest
 from tests.services.commands import Redrive
 from tests.services.eventually import eventually
 from tests.services.foreign import Foreign
-from tests.services.plugin import Vhost
+from tests.services.plugin import OwnNode, Vhost
 
 OURS = {"dead-letter-exchange": "retry-exchange", "dead-letter-routing-key": "retry-routing-key"}
 SAFE = {"dead-letter-strategy": "at-least-once", "overflow": "reject-publish"}
@@ -99,8 +99,10 @@ def test_enrolling_twice_follows_the_users_policy_that_changed_meanwhile(
 
 
 def test_a_policy_that_does_not_apply_to_this_type_of_queue_is_not_merged(
-    redrive: Redrive, foreign: Foreign
+    redrive: Redrive, foreign: Foreign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # What this broker shows is a second old at most, not twelve.
+    monkeypatch.setattr("redrive.broker.enroll._STALE_FOR", 3.0)
     # A quorum queue passes over a policy with a key that only classic queues know, and takes the
     # next one; with that key in ours, ours would be passed over as well.
     foreign.policy("classics", {"queue-mode": "lazy"}, priority=9)
@@ -257,8 +259,9 @@ def test_unenroll_of_a_queue_that_is_gone_removes_its_policy(
 
 
 def test_on_a_broker_with_default_statistics_it_waits_until_the_policy_is_shown(
-    vhost: Vhost, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    own_node: OwnNode, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    vhost = Vhost(own_node(), "/")
     foreign = Foreign(vhost)
     settings = f'[broker]\nurl = "{vhost.url}"\nmanagement_url = "{vhost.management_url}"\n'
     redrive = Redrive(tmp_path, capsys, settings)

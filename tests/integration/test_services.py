@@ -95,6 +95,7 @@ def test_what_was_confirmed_survives_kill_9_and_an_orderly_stop(own_node: OwnNod
     node.restart()
     assert (node.port, node.pid != pid) == (port, True)
     assert drain(node.url(), "quorum") == bodies
+    node.ctl("await_startup")  # it serves a little before its start is complete
     node.stop()
     assert not node.running
     node.restart()
@@ -247,7 +248,7 @@ async def test_the_proxy_forwards_and_records_both_directions(proxy: NewProxy) -
         assert await reader.read() == b""
         writer.close()
         (connection,) = way.connections
-        await asyncio.wait_for(connection.closed.wait(), 5)
+        await asyncio.wait_for(connection.closed.wait(), 30)
         assert connection.sent == connection.received == data
 
 
@@ -261,7 +262,7 @@ async def test_a_cut_resets_and_the_proxy_then_refuses_until_told_otherwise(
         assert await reader.readexactly(4) == b"ping"
         way.cut(refuse=True)
         with pytest.raises(ConnectionResetError):
-            await asyncio.wait_for(reader.read(1), 5)
+            await asyncio.wait_for(reader.read(1), 30)
         writer.close()
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection(way.host, way.port)
@@ -280,7 +281,7 @@ async def test_a_connection_is_cut_after_exactly_so_many_bytes(proxy: NewProxy) 
         reader, writer = await asyncio.open_connection(way.host, way.port)
         writer.write(bytes(5000))
         with pytest.raises(ConnectionResetError):
-            await asyncio.wait_for(reader.read(), 5)
+            await asyncio.wait_for(reader.read(), 30)
         writer.close()
         assert len(way.connections[0].received) == 1000
 
@@ -312,7 +313,7 @@ async def test_a_half_open_connection_is_silent_and_loses_nothing_when_it_heals(
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(reader.read(1), 0.3)
         way.flow()
-        assert await asyncio.wait_for(reader.readexactly(1), 5) == b"b"
+        assert await asyncio.wait_for(reader.readexactly(1), 30) == b"b"
         writer.close()
 
 
@@ -327,7 +328,7 @@ async def test_a_delay_adds_to_the_way_there_and_back_without_lowering_the_speed
         writer.write(bytes(2_000_000))
         await reader.readexactly(2_000_000)
         took = time.monotonic() - began
-        assert 0.4 <= took < 2.0
+        assert 0.4 <= took < 5.0  # each of its 31 pieces after the other would take six seconds
         writer.close()
 
 
@@ -339,7 +340,7 @@ async def test_a_throttled_connection_takes_as_long_as_it_should(proxy: NewProxy
         began = time.monotonic()
         writer.write(bytes(50_000))
         await reader.readexactly(50_000)
-        assert 0.4 <= time.monotonic() - began < 3.0
+        assert 0.4 <= time.monotonic() - began < 10.0
         writer.close()
 
 

@@ -13,7 +13,7 @@ from redrive.amqp import Delivery, Properties, Publish
 from redrive.broker.live import SpareChannel
 from redrive.domain import headers
 from redrive.settings import Settings, load
-from tests.services.eventually import eventually_async
+from tests.services.eventually import DEADLINE, eventually_async
 from tests.services.moving import Kind, channel_to, publish
 
 DEAD = "dlq-queue"
@@ -61,7 +61,7 @@ async def send(url: str, *identities: str, queue: str = QUEUE, exchange: str = "
     await publish(url, map(message, identities))
 
 
-async def eventually(condition: Callable[[], object], what: str, within: float = 30.0) -> None:
+async def eventually(condition: Callable[[], object], what: str, within: float = DEADLINE) -> None:
     await eventually_async(condition, what=what, within=within)
 
 

@@ -29,7 +29,7 @@ from redrive.amqp.republish import republished
 from redrive.domain import headers
 from redrive.domain.backoff import Backoff
 from redrive.work.mover import Instruction, Limits, Mover, Park, Stay
-from tests.services.eventually import eventually_async
+from tests.services.eventually import DEADLINE, eventually_async
 from tests.services.frameparser import Section, section
 
 Kind = Literal["classic", "quorum"]
@@ -133,7 +133,7 @@ async def ready(url: str, queue: str) -> int:
         return (await channel.inspect_queue(queue))[0]
 
 
-async def holds(url: str, queue: str, count: int, *, within: float = 30.0) -> None:
+async def holds(url: str, queue: str, count: int, *, within: float = DEADLINE) -> None:
     """Wait until a queue has so many ready messages."""
     async with channel_to(url) as channel:
 

@@ -16,6 +16,11 @@ from tests.services.foreign import Foreign
 
 Found = dict[str, Any]
 
+# The broker that is looked at counts anew several times a second (see plugin.py), not every five
+# seconds: what the doctor's lines sleep, so that the counts they read are new, is a third here.
+SLEEPS = """exec /bin/sleep "$(awk "BEGIN{print $1 / 3}")"
+"""
+
 
 def folder_with_rabbitmqctl(node: PrivateNode, folder: Path) -> Path:
     """A `rabbitmqctl` that is the real one, with the private node's environment."""
@@ -111,6 +116,7 @@ class Patient:
         folder = folder_with_rabbitmqctl(node, self.folder)
         config = self.folder / "redrive.toml"
         config.write_text(self.redrive.settings)
+        _script(folder / "sleep", SLEEPS)
         _script(folder / "redrive", f"exec {sys.executable} -m redrive \"$@\" --config '{config}'")
         return {
             "PATH": f"{folder}:/usr/bin:/bin",

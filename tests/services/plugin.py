@@ -26,7 +26,8 @@ from tests.services.empty_stores import empty, with_tables
 from tests.services.postgres import PrivatePostgres
 from tests.services.proxy import Proxy
 
-# The management API is a second behind, not five: its finest samples say how often it looks.
+# The management API is a second behind, not five: its finest samples say how often it looks. Only
+# a test that is about a broker's defaults needs them, in a node of its own.
 QUICK_STATISTICS = """\
 collect_statistics_interval = 200
 management.sample_retention_policies.global.minute = 1
@@ -62,8 +63,12 @@ def rabbitmq_root() -> Path | None:
 
 @pytest.fixture(scope="session")
 def rabbitmq(rabbitmq_root: Path | None) -> Iterator[PrivateNode]:
-    """The run's broker. It is shared: a test that stops or reconfigures it needs `own_node`."""
-    with PrivateNode(root=rabbitmq_root) as node:
+    """The run's broker. It is shared: a test that stops or reconfigures it needs `own_node`.
+
+    Its statistics are quick, so that nobody waits for them who is not about them.
+    """
+    with PrivateNode(root=rabbitmq_root, extra_config=QUICK_STATISTICS) as node:
+        node.ctl("eval", "application:set_env(rabbit, quorum_tick_interval, 200).")
         yield node
 
 

@@ -322,7 +322,7 @@ async def test_a_call_that_was_given_up_as_its_answer_came_does_not_cost_the_nex
     given_up.cancel()
     await asyncio.gather(given_up, return_exceptions=True)
     reply = [method(commands.Queue.PurgeOk(message_count=2))]
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(30):
         assert await story.stub.answered(story.channel.purge_queue("b"), reply) == 2
 
 
@@ -483,7 +483,7 @@ async def test_a_full_socket_makes_the_publisher_wait() -> None:
     await asyncio.sleep(0)
     assert not waiting.done()
     story.stub.wire.resume_writing()
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, 30)
 
 
 async def test_a_blocked_connection_makes_the_publisher_wait() -> None:
@@ -494,7 +494,7 @@ async def test_a_blocked_connection_makes_the_publisher_wait() -> None:
     await asyncio.sleep(0)
     assert not waiting.done()
     story.stub.feed(method(commands.Connection.Unblocked(), 0))
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, 30)
 
 
 async def test_send_gives_each_its_own_outcome() -> None:

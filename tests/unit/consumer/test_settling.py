@@ -22,6 +22,7 @@ from redrive.domain.failure import Failure
 from redrive.domain.handling import Acked, DeadLettered, Retried
 from redrive.errors import BrokerError, ConnectionLost
 from redrive.settings.sections import TopologySettings
+from tests.services.eventually import eventually_async
 
 DECLARED = Declared("q", "again", "alone", parks=frozenset({"q"}), handler="settle")
 DEAD = DeadLettered(Failure(error_type="ValueError", reason="no"))
@@ -85,7 +86,7 @@ async def test_a_replay_is_acked_only_after_its_receipt_is_confirmed() -> None:
     told = Told()
     told.confirmed.clear()
     settled = asyncio.create_task(settling(told).settle(delivered(REPLAY), Acked(), told))
-    await asyncio.sleep(0.01)
+    await eventually_async(lambda: told.events)
     assert told.events == ["sent to receipts"]
     told.confirmed.set()
     await settled
@@ -96,7 +97,7 @@ async def test_a_copy_is_confirmed_before_the_delivery_is_acked() -> None:
     told = Told()
     told.confirmed.clear()
     settled = asyncio.create_task(settling(told).settle(delivered(), DEAD, told))
-    await asyncio.sleep(0.01)
+    await eventually_async(lambda: told.events)
     assert told.events == ["sent to dlq-exchange"]
     told.confirmed.set()
     await settled
@@ -190,10 +191,9 @@ async def test_what_no_broker_takes_stays_where_nobody_parks_and_keeps_no_worker
     monkeypatch.setattr(module, "_WAIT_FOR_A_PERSON", timedelta(seconds=0.1))
     told = Told("again")
     told.answer = Poison(BrokerError("it closes the channel"))
-    await asyncio.wait_for(settling(told).settle(delivered(), DEAD, told), 0.05)
-    assert told.events[-1] == "refused"
-    await asyncio.sleep(0.2)
-    assert told.events[-1] == "requeued"
+    await settling(told).settle(delivered(), DEAD, told)
+    assert told.events[-1] == "refused"  # the worker has not waited for what comes later
+    await eventually_async(lambda: told.events[-1] == "requeued")
 
 
 async def test_what_stays_is_not_answered_by_one_that_stops(
