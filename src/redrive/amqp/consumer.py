@@ -180,6 +180,7 @@ class Consumer:
             # Everything before is settled: what this names are the unread ones, and no other.
             write(frames.nack(number, self._unread, multiple=True, requeue=True))
             self._channel.commit()
+            self._settlement.answered_up_to(self._unread)
             self._unread = 0
         if self._settlement.waiting and self._stragglers is None:
             loop = asyncio.get_running_loop()
@@ -198,6 +199,7 @@ class Consumer:
                 frames.nack(self._channel.number, last, multiple=True, requeue=True)
             )
             self._channel.commit()
+            self._settlement.answered_up_to(last)
             self._kept = self._unread = 0
 
     def return_everything(self) -> None:

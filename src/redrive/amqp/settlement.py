@@ -43,6 +43,10 @@ class Settlement:
         if not self._wall or tag < self._wall:
             self._gone.add(tag)
 
+    def answered_up_to(self, tag: int) -> None:
+        """Note that all that was outstanding up to a delivery was answered on the wire."""
+        self.answered = max(self.answered, tag)
+
     def hold(self, tag: int) -> None:
         """Note that a delivery stays outstanding until the end."""
         self._wall = min(self._wall or tag, tag)

@@ -68,9 +68,11 @@ async def read_by_id(
         query = f"SELECT {', '.join(columns)} FROM {table.name} WHERE {first} {ONE_OF_ON_SQLITE}"  # noqa: S608
         found = await raw.execute_fetchall(query, {"ids": written_on_sqlite(ids)})
         return [(of_octets(row[0]), *row[1:]) for row in found]
+    # Not by what is selected under the same name, which is text and sorts by the locale.
+    order = f" ORDER BY {table.name}.{first} FOR UPDATE"
     query = (
         f"SELECT {', '.join((f'CAST({first} AS text)', *others))} FROM {table.name}"  # noqa: S608
-        f" WHERE {first} {ONE_OF_ON_POSTGRES}{f' ORDER BY {first} FOR UPDATE' if lock else ''}"
+        f" WHERE {first} {ONE_OF_ON_POSTGRES}{order if lock else ''}"
     )
     async with raw.cursor(binary=True) as cursor:
         await cursor.execute(query, {"ids": written_on_postgres(ids)})

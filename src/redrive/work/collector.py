@@ -198,7 +198,12 @@ class Collector:
         deliveries: Sequence[Delivery],
         stored: Sequence[Collected | None],
     ) -> None:
-        done = [each for each, kept in zip(deliveries, stored, strict=True) if kept is not None]
+        done: list[Delivery] = []
+        for delivery, kept in zip(deliveries, stored, strict=True):
+            if kept is not None:
+                done.append(delivery)
+            else:  # the store refuses it: it stays with the broker, and acks do not wait for it
+                consumer.hold(delivery)
         consumer.ack(*done)
         consumer.flush()
         self.counts.acked += len(done)

@@ -218,7 +218,8 @@ class ReplayRunner:
         self, meanwhile: Coroutine[Any, Any, Batch | None], replay: Replay, batch: Batch
     ) -> tuple[list[Sent], Batch | None]:
         """Send letters while those before are recorded and the next ones claimed. What was sent is
-        recorded also if that fails; if the connection is gone, all that is claimed goes back."""
+        recorded also if that fails. If the connection is gone, and nothing else failed, all that
+        is claimed goes back."""
         recording = asyncio.ensure_future(meanwhile)
         try:
             sent = await self._sender.send(batch.claims)

@@ -29,7 +29,7 @@ _LULL: Final = 0.1
 _GIVEN_NOTHING: Final = 300
 """Lulls in a row, with messages ready and room for them, after which no more is expected."""
 _SEEN_WITHIN: Final = 3.0
-"""Seconds within which a queue shows all that was given back, unless somebody else takes it."""
+"""Seconds within which a queue shows what one consumer gave back, unless somebody takes it."""
 _LOOK_EVERY: Final = 0.005
 _LONGEST: Final = 25 * 60.0
 """Seconds that a pass may take: a broker closes the channel of who holds a delivery for 30 min."""
@@ -64,6 +64,7 @@ class Window:
         self._looks: Channel | None = None  # asks how much is ready
         self._consumers: list[tuple[Channel, Consumer]] = []
         self._of: dict[Delivery, Consumer] = {}  # what was handed out and is not settled
+        self._acked: set[Consumer] = set()  # of which not all acks have been sent
         self._held_by_current = 0
         self._moving_on = False
         self._ended = asyncio.Event()
@@ -127,8 +128,9 @@ class Window:
     def _is_closing(self) -> bool:
         """Whether the current consumer has enough and is to be cancelled, once it is full.
 
-        Until then nothing is acked on it. A quorum queue that gives a message to a consumer that
-        was just cancelled takes it back, and RabbitMQ 3.10 puts it behind all others.
+        Until then its acks wait: each would let a message come. A quorum queue that gives one to
+        a consumer that was just cancelled takes it back, and RabbitMQ 3.10 puts it behind all
+        others.
         """
         return (
             2 * self._held_by_current >= self._prefetch
@@ -169,7 +171,9 @@ class Window:
 
     def ack(self, *deliveries: Delivery) -> None:
         for delivery in deliveries:
-            self._of.pop(delivery).ack(delivery)
+            consumer = self._of.pop(delivery)
+            consumer.ack(delivery)
+            self._acked.add(consumer)
 
     def requeue(self, delivery: Delivery) -> None:
         self._of.pop(delivery).requeue(delivery)
@@ -184,9 +188,10 @@ class Window:
             self._held_by_current += 1
 
     def flush(self) -> None:
-        for _, consumer in self._consumers[-2:]:  # those before have nothing left but what is held
-            if not (self._is_closing and consumer is self._current):
-                consumer.flush()
+        waits = {self._current} if self._is_closing else set()
+        for consumer in self._acked - waits:
+            consumer.flush()
+        self._acked &= waits
 
     async def cancel(self) -> None:
         self._ended.set()
@@ -197,22 +202,25 @@ class Window:
             await consumer.cancel()
         # A classic queue sorts what it gets back: newest first, it has the least to walk over.
         consumers = self._consumers[::-1] if self._classic else self._consumers
-        deadline = asyncio.get_running_loop().time() + _SEEN_WITHIN
+        shows = True
         for channel, consumer in consumers:
-            await self._give_back(channel, consumer, deadline)
+            shows = await self._give_back(channel, consumer, wait=shows)
 
-    async def _give_back(self, channel: Channel, consumer: Consumer, deadline: float) -> None:
-        """Give back what a consumer holds, and wait until the queue shows it.
+    async def _give_back(self, channel: Channel, consumer: Consumer, *, wait: bool) -> bool:
+        """Give back what a consumer holds, and wait until the queue shows it; whether it did.
 
-        A channel keeps answers to a quorum queue to itself while many are under way, and closed
-        too early it forgets them: what was moved and acked would come back. They are in force
-        once the nack that follows them is. It also keeps the next nack from overtaking this one.
+        While many answers to a quorum queue are under way, such as single acks past what is held,
+        a channel keeps some to itself, and closed too early it forgets them: what was moved would
+        come back. They are in force once the nack that follows them is. Nor can the next nack
+        overtake this one.
         """
         consumer.flush(everything=True)
         ready, _ = await channel.inspect_queue(self._queue)
-        wanted = ready + consumer.unanswered
+        held = consumer.unanswered
         await consumer.give_back()
-        while (await channel.inspect_queue(self._queue))[0] < wanted:
-            if asyncio.get_running_loop().time() > deadline:
-                return
+        deadline = asyncio.get_running_loop().time() + (_SEEN_WITHIN if wait and held else 0)
+        while (await channel.inspect_queue(self._queue))[0] < ready + held:
+            if asyncio.get_running_loop().time() >= deadline:
+                return False  # somebody else takes them: no use to wait for the others
             await asyncio.sleep(_LOOK_EVERY)
+        return wait

@@ -30,6 +30,7 @@ class Run:
     """A settlement, the channel it speaks to, and what its owner settled."""
 
     def __init__(self, size: int, *, most_waiting: int = 1000) -> None:
+        self.size = size
         self.channel = BrokerChannel(size)
         self.settlement = Settlement(most_waiting)
         self.ready: set[int] = set()
@@ -85,6 +86,11 @@ def test_after_two_looks_at_the_stragglers_everything_settled_is_acked(run: Run)
 @given(runs())
 def test_something_waits_exactly_while_a_settled_delivery_is_not_acked(run: Run) -> None:
     assert run.settlement.waiting is (run.channel.acked != run.ready)
+
+
+@given(runs())
+def test_it_knows_how_many_the_broker_has_had_an_answer_to(run: Run) -> None:
+    assert run.settlement.answered == run.size - len(run.channel.outstanding)
 
 
 @given(runs())

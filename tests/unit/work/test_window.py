@@ -1,0 +1,123 @@
+"""When a pass moves on to its next consumer, and when it is over: in which order things are said to
+the broker. That it keeps the order of real queues is in tests/integration/test_sweep.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from redrive.amqp import Connection, Delivery
+from redrive.work import window as window_module
+from redrive.work.mover import Limits
+from redrive.work.window import Window
+
+
+class Script:
+    """A connection whose channels note what is said, and answer as told."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.deliveries: asyncio.Queue[list[Delivery]] = asyncio.Queue()
+        self.is_full = False
+        self.cancelled = asyncio.Event()
+        self.unanswered = 0
+        self.ready: Iterator[int] = iter(())
+
+    async def channel(self) -> Script:
+        return self
+
+    async def consume(self, queue: str, **_: Any) -> Script:
+        self.said.append("consume")
+        return self
+
+    async def inspect_queue(self, queue: str) -> tuple[int, int]:
+        return next(self.ready), 0
+
+    async def next_batch(self) -> list[Delivery]:
+        return await self.deliveries.get()
+
+    def ack(self, *deliveries: Delivery) -> None:
+        self.said += [f"ack {delivery.tag}" for delivery in deliveries]
+
+    def hold(self, delivery: Delivery) -> None:
+        self.said.append(f"hold {delivery.tag}")
+
+    def flush(self, **_: bool) -> None:
+        self.said.append("flush")
+
+    async def cancel(self, **_: bool) -> None:
+        self.said.append("cancel")
+        self.cancelled.set()
+
+    async def give_back(self) -> None:
+        self.said.append("give back")
+
+
+def deliveries(*tags: int) -> list[Delivery]:
+    return [Delivery(tag, False, "", "dlq", b"\0\0", b"") for tag in tags]
+
+
+async def opened(script: Script) -> Window:
+    """A window of ten messages, four of them at a time."""
+    window = Window(
+        cast("Connection", script), "dlq", count=10, limits=Limits(prefetch=4), classic=False
+    )
+    await window.open()
+    return window
+
+
+async def test_a_consumer_that_has_enough_is_cancelled_when_nothing_is_on_its_way_to_it() -> None:
+    script = Script()
+    window = await opened(script)
+    script.deliveries.put_nowait(deliveries(1, 2, 3, 4))
+    first, second, third, fourth = await window.next_batch()
+    window.ack(first)
+    window.flush()  # which lets another message come
+    window.hold(second)
+    window.hold(third)
+    window.ack(fourth)
+    window.flush()
+    assert script.said == ["consume", "ack 1", "flush", "hold 2", "hold 3", "ack 4"]
+    script.deliveries.put_nowait(deliveries(5))
+    await window.next_batch()
+    assert "cancel" not in script.said
+    script.is_full = True
+    script.deliveries.put_nowait([])
+    script.deliveries.put_nowait(deliveries(6))
+    await window.next_batch()
+    assert script.said[6:] == ["cancel", "consume"]
+
+
+async def test_a_consumer_that_nothing_more_comes_to_is_cancelled_after_a_lull() -> None:
+    script = Script()
+    window = await opened(script)
+    script.deliveries.put_nowait(deliveries(1, 2))
+    for delivery in await window.next_batch():
+        window.hold(delivery)
+    waiting = asyncio.create_task(window.next_batch())
+    await asyncio.wait_for(script.cancelled.wait(), 30)
+    script.deliveries.put_nowait([])
+    script.deliveries.put_nowait(deliveries(3))
+    assert [delivery.tag for delivery in await waiting] == [3]
+
+
+async def test_the_end_waits_until_the_queue_shows_what_was_given_back() -> None:
+    script = Script()
+    window = await opened(script)
+    script.unanswered, script.ready = 2, iter((5, 5, 6, 7))
+    await window.give_back()
+    assert script.said[1:] == ["cancel", "flush", "give back"]
+    assert list(script.ready) == []
+
+
+async def test_what_somebody_else_takes_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(window_module, "_SEEN_WITHIN", 0.0)
+    script = Script()
+    window = await opened(script)
+    script.unanswered, script.ready = 2, iter((5, 3))
+    await window.give_back()
+    assert list(script.ready) == []
