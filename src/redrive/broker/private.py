@@ -229,13 +229,14 @@ class PrivateNode:
         self.api("DELETE", f"vhosts/{quote(name, safe='')}")
 
     def settle(self) -> None:
-        """Have the broker write down which quorum queues it has.
+        """Have the broker write down which queues it has.
 
         By itself it does so some time later. A single node killed with -9 right after a quorum
         queue was declared came back without what had been confirmed in it: on 3.10 and 4.0 the
         queue had no leader, on 4.3 it was empty. After a sync all of it was there, on all three.
+        What is declared is in the log of Mnesia before it is anywhere else.
         """
-        self.ctl("eval", "[dets:sync(Table) || Table <- dets:all()].")
+        self.ctl("eval", "[dets:sync(Table) || Table <- dets:all()], catch mnesia:sync_log().")
 
     def peers(self) -> set[str]:
         """The names of the cluster's nodes that this one sees running, its own among them."""
