@@ -64,6 +64,8 @@ async def test_the_documentation_has_pictures(shop: Console, folder: Path, theme
     await page.goto("/replays")
     await page.get_by_role("link", name="ConnectionRefusedError").click()
     await expect(page.get_by_text("3 refused: there is no such queue")).to_be_visible()
+    refused = page.get_by_role("table", name="Letters of the replay").get_by_role("link")
+    await expect(refused).to_have_count(3)
     await taken(page, folder / f"replay-{theme}.png")
     await page.goto("/topology")
     await expect(page.get_by_role("img", name="Messages go from your queues")).to_be_visible()
