@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pika
+from pika.adapters.utils.connection_workflow import AMQPConnectorException
 from pika.exceptions import AMQPError
 
 from tests.faults.storm.journal import Consumed, Notes
@@ -24,6 +25,9 @@ from tests.faults.storm.sdk_consumer import Scene
 
 AGAIN = 0.3
 """Seconds after which a lost broker is tried again."""
+LOST = (AMQPError, AMQPConnectorException, OSError)
+"""What pika says of a broker that is not there. The second is no AMQPError: it comes when a
+connection is taken and then nobody answers."""
 
 
 class Told(BaseException):
@@ -48,7 +52,7 @@ class PlainConsumer:
         urls = self._scene.urls.split(",")
         random.shuffle(urls)
         for url in itertools.cycle(urls):
-            with contextlib.suppress(AMQPError, OSError):
+            with contextlib.suppress(*LOST):
                 self._session(url)
             time.sleep(AGAIN)
 
@@ -66,7 +70,7 @@ class PlainConsumer:
             while connection.is_open and channel.is_open:
                 connection.process_data_events(time_limit=0.5)
         finally:
-            with contextlib.suppress(AMQPError, OSError):
+            with contextlib.suppress(*LOST):
                 connection.close()
 
     def _handler_of(self, queue: str) -> Any:

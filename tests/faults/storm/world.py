@@ -94,13 +94,19 @@ class Member:
             return "it did not run"
         ended_before = None if self.process.alive else self.process.exit_code
         self.process.kill()
-        return "" if ended_before is None else f"it had ended by itself: {ended_before}"
+        return "" if ended_before is None else f"it had ended by itself: {self._last_words()}"
 
     def ended_by_itself(self) -> str:
         """What is wrong if nobody killed it, and it does not run."""
         if self.process is None or self.process.alive or self.process.exit_code == -signal.SIGKILL:
             return ""
-        return f"{self.name} had ended by itself: {self.process.exit_code}"
+        return f"{self.name} had ended by itself: {self._last_words()}"
+
+    def _last_words(self) -> str:
+        """Of a process that has ended: its exit code, and the last line that it has written."""
+        assert self.process is not None
+        lines = self.log.read_text(errors="replace").splitlines() or ["no word"]
+        return f"{self.process.exit_code}, {lines[-1]}"
 
     def stop(self) -> str:
         """SIGTERM; what was wrong with how it ended."""
