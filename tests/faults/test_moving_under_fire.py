@@ -33,6 +33,7 @@ from tests.services.moving import (
     Kind,
     MoveTo,
     Running,
+    channel_to,
     copies,
     identity,
     lay_out,
@@ -271,6 +272,7 @@ async def test_a_mover_killed_at_random_points_loses_nothing_and_doubles_no_more
         await move_until_killed(way, vhost.url, left, chance)
     async with moving(vhost.url, MoveTo(remembers=False), limits=WINDOW):
         await eventually_async(lambda: empty(vhost.url), within=DEADLINE)
+    assert await ready(vhost.url, SOURCE) == 0, "nothing came back after the last Mover's end"
     tally = Tally.of(await take_all(vhost.url, TARGET))
     report(f"{kills} kill -9 of the mover, {kind}", tally, kills, began)
     assert tally.lost == set()
@@ -302,6 +304,15 @@ async def move_until_killed(way: Proxy, url: str, left: int, chance: random.Rand
         mover.kill()
         mover.wait()
     await eventually_async(lambda: not way.open, what="the end of the dead Mover's connections")
+    # Until the broker has noticed, what the dead one held is neither ready nor anybody's.
+    await eventually_async(
+        lambda: nobody_consumes(url), what="its consumer's end"
+    )
+
+
+async def nobody_consumes(url: str) -> bool:
+    async with channel_to(url) as channel:
+        return (await channel.inspect_queue(SOURCE))[1] == 0
 
 
 def start_a_mover(url: str) -> subprocess.Popen[bytes]:
