@@ -63,7 +63,7 @@ class OnePass:
         """What was seen so far."""
         self.pace: Pace | None = None
         self.classic = False
-        """Whether it is known to be a classic queue: those are settled and given back otherwise."""
+        """Whether it is known to be a classic queue: what those get back comes in another order."""
         self._plan = plan
         self._connect = connect
         self._limits = limits or Limits()

@@ -4,8 +4,9 @@ A queue gives back what is held only at the end, so a pass may hold all of it. I
 consumers in a row, each on a channel of its own: when half of what one may have is held, it takes
 no more, and the next begins where it ended. Two limits of the broker shape this: a prefetch has
 16 bits, and a broker finds a delivery to ack by walking over those that are held before it, in the
-channel and, of a classic queue, in the queue again. So what is known to be a classic queue is
-settled in transactions: the queue walks once for all that was confirmed together.
+channel and, of a classic queue, in the queue again. All is settled in transactions, as they answer
+together what was confirmed together: a classic queue walks once for it, and a quorum queue has one
+entry of it in its log.
 
 Deliveries that come when the pass has what it wanted are held with the others, unread. What is held
 goes back when all consumers have been cancelled, so nothing is seen twice.
@@ -33,9 +34,6 @@ _SEEN_WITHIN: Final = 3.0
 _LOOK_EVERY: Final = 0.005
 _LONGEST: Final = 25 * 60.0
 """Seconds that a pass may take: a broker closes the channel of who holds a delivery for 30 min."""
-_WIDTH: Final = 250
-"""Messages that one consumer has at most without transactions. A classic queue acks the slower, the
-more is held on the channel (measured: 4,800 to 8,500 a second with 250, 3,000 with 4,000)."""
 _MOST_CHANNELS: Final = 1500
 _MOST_PREFETCH: Final = 65_535
 
@@ -57,8 +55,7 @@ class Window:
         self._queue = queue
         self._count = count
         self._classic = classic
-        prefetch = limits.prefetch if classic else min(limits.prefetch, _WIDTH)
-        widest = max(prefetch, 2 * count // _MOST_CHANNELS)
+        widest = max(limits.prefetch, 2 * count // _MOST_CHANNELS)
         self._prefetch = max(1, min(widest, count, _MOST_PREFETCH))
         self._budget = limits.budget
         self._looks: Channel | None = None  # asks how much is ready
@@ -80,8 +77,7 @@ class Window:
 
     async def _open_next(self) -> None:
         channel = await self._connection.channel()
-        if self._classic:
-            await channel.transact()
+        await channel.transact()
         # Never more than is still wanted: what is taken for nothing is given back, and was seen.
         prefetch = min(self._prefetch, max(1, self._count - self.taken))
         consumer = await channel.consume(self._queue, prefetch=prefetch, budget=self._budget)

@@ -30,6 +30,9 @@ class Script:
     async def channel(self) -> Script:
         return self
 
+    async def transact(self) -> None:
+        pass
+
     async def consume(self, queue: str, **_: Any) -> Script:
         self.said.append("consume")
         return self
