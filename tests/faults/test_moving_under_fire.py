@@ -305,9 +305,7 @@ async def move_until_killed(way: Proxy, url: str, left: int, chance: random.Rand
         mover.wait()
     await eventually_async(lambda: not way.open, what="the end of the dead Mover's connections")
     # Until the broker has noticed, what the dead one held is neither ready nor anybody's.
-    await eventually_async(
-        lambda: nobody_consumes(url), what="its consumer's end"
-    )
+    await eventually_async(lambda: nobody_consumes(url), what="its consumer's end")
 
 
 async def nobody_consumes(url: str) -> bool:
