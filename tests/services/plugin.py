@@ -101,8 +101,11 @@ def cluster(rabbitmq_root: Path | None) -> Iterator[PrivateCluster]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PrivatePostgres]:
-    """The run's PostgreSQL. Who kills it brings it back with `restart`."""
-    with PrivatePostgres() as server:
+    """The run's PostgreSQL. Who kills it brings it back with `restart`.
+
+    It syncs nothing: what a killed process has written is safe with the machine, which lives on.
+    """
+    with PrivatePostgres(settings=["fsync=off"]) as server:
         yield server
 
 

@@ -1,6 +1,6 @@
 """A private PostgreSQL in a temporary folder, on a loopback port of its own.
 
-It syncs to disk as in production, since tests kill it. `kill` is a kill -9 of every one of its
+It syncs to disk as in production, unless told otherwise. `kill` is a kill -9 of every one of its
 processes at once, as when the machine goes down; `restart` comes back with what was committed. It
 ends with this process, however that ends. A server that does not start raises CannotStart with the
 end of its log.
