@@ -251,13 +251,14 @@ def test_another_consumer_is_noticed_and_named(vhost: Vhost, redrive: Redrive) -
         channel.basic_qos(prefetch_count=10)
         channel.basic_consume(DLQ, lambda *_: None, consumer_tag="their-worker")
 
-        def named() -> bool:  # the broker's statistics lag behind
-            ran = redrive("sweep", DLQ)
+        def named(queue: str) -> bool:  # the broker's statistics lag behind
+            ran = redrive("sweep", queue)
             assert ran.code == 0, ran.err
             assert "others consume it too" in ran.err
             return "their-worker of guest" in ran.err
 
-        eventually(named)
+        eventually(lambda: named(DLQ))
+        assert named(DLQ[:-1] + "*")
 
 
 # Bad input: one line, nothing touched
@@ -411,6 +412,33 @@ def test_an_exclusive_queue_is_left_out_of_a_pattern_and_named_as_such(
     assert by_name.code == 1
     assert "RESOURCE_LOCKED" in by_name.err
     assert by_name.err.count("\n") == 1
+
+
+def test_a_named_queue_in_trouble_does_not_keep_the_others_from_being_swept(
+    vhost: Vhost, redrive: Redrive
+) -> None:
+    asyncio.run(fill(vhost.url, "classic"))
+    with somebody(vhost) as channel:
+        channel.queue_declare("mine", exclusive=True)
+        ran = redrive("sweep", "mine", DLQ, "--max-retries", "3")
+    assert ran.code == 1
+    assert "mine: the broker refused: 405 RESOURCE_LOCKED" in ran.err
+    assert asyncio.run(in_queue(vhost.url, FINAL)) == ["1", "2", "3"]
+
+
+def test_a_target_that_is_exclusive_or_too_long_a_name_is_what_the_error_names(
+    vhost: Vhost, redrive: Redrive
+) -> None:
+    asyncio.run(fill(vhost.url, "classic"))
+    with somebody(vhost) as channel:
+        channel.queue_declare("mine", exclusive=True)
+        exclusive = redrive("sweep", DLQ, "--target", "mine")
+    assert exclusive.code == 1
+    assert "the target 'mine' is exclusive to another connection" in exclusive.err
+    too_long = redrive("sweep", f"{DLQ[:-1]}*", "--target", f"{250 * 'x'}-long-*")
+    assert too_long.code == 1
+    assert f"{DLQ}: a name of 257 bytes does not fit" in too_long.err
+    assert len(asyncio.run(in_queue(vhost.url, DLQ))) == 5
 
 
 def test_what_was_swept_is_counted_where_there_is_a_store_and_a_dry_run_is_not(

@@ -72,6 +72,7 @@ def outcome_document(outcome: Outcome, *, dry_run: bool) -> dict[str, Any]:
         "failed": outcome.failed,
         "notes": outcome.notes,
         "error": outcome.error or None,
+        "remedy": outcome.remedy or None,
     }
 
 

@@ -184,7 +184,7 @@ async def _pass(settings: Settings, order: SweepOrder, stopping: asyncio.Event) 
             note(f"{silent}; the queues' types and limits are unknown")
         sweeper = Sweeper(order, site, runtime.limits(settings))
         itinerary = await sweeper.itinerary()
-        outcomes: list[Outcome] = []
+        outcomes = list(itinerary.refused)
         async with progress(lambda: sweeper.under_way):
             for leg in itinerary.legs:
                 if stopping.is_set():
@@ -245,6 +245,7 @@ def _log(swept: _Swept) -> None:
             failed=each.failed,
             notes=each.notes,
             error=each.error or None,
+            remedy=each.remedy or None,
         )
 
 

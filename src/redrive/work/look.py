@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from redrive.broker.looking import SPEND_DELIVERIES, QueueFacts, Version
-from redrive.errors import BrokerError
+from redrive.errors import BrokerError, RedriveError
 from redrive.work.one_pass import Passed
 from redrive.work.transfer import Transfer
 
@@ -42,7 +42,7 @@ class Looks:
         """What is to be said of a queue that was looked into."""
         found = []
         if passed.consumers:
-            who = ", ".join(facts.consumers) or "unknown, for want of the management API"
+            who = ", ".join(facts.consumers) or "the management API alone tells who, and did not"
             found.append(f"others consume it too: {who}")
         if passed.counts.held and (order := facts.order(self.version, passed.counts.held)):
             found.append(order)
@@ -80,7 +80,7 @@ class Outcome:
     def is_sound(self) -> bool:
         return not (self.failed or self.error)
 
-    def fail(self, error: BrokerError) -> None:
+    def fail(self, error: RedriveError) -> None:
         self.error, self.remedy = str(error), error.remedy
 
     def tell(self, passed: Passed, transfer: Transfer, *, dry_run: bool) -> None:

@@ -7,7 +7,7 @@ is named is there or not, and its type and limits are unknown.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from redrive.amqp import Connection
@@ -20,7 +20,7 @@ from redrive.errors import AccessRefused, ManagementError, NotFound
 
 _COLUMNS = (
     *("name", "type", "durable", "exclusive", "auto_delete", "arguments", "policy"),
-    *("operator_policy", "effective_policy_definition", "owner_pid_details", "consumer_details"),
+    *("operator_policy", "effective_policy_definition", "owner_pid_details"),
 )
 
 
@@ -69,6 +69,18 @@ class QueueSite:
         if facts is None:
             raise NotFound(404, f"no queue {queue!r}")
         return facts
+
+    async def with_consumers(self, facts: QueueFacts) -> QueueFacts:
+        """The same with who consumes it now, as far as anybody tells: a list of queues does not."""
+        if facts.consumers or self.management is None:
+            return facts
+        try:
+            found = await self.management.queue(facts.name)
+        except ManagementError:
+            return facts
+        if found is None:
+            return facts
+        return replace(facts, consumers=QueueFacts.from_management(found).consumers)
 
     async def count(self, queue: str) -> tuple[int, int] | None:
         """Ready messages and consumers; None if there is no such queue."""

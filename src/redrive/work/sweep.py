@@ -18,7 +18,13 @@ import structlog
 from redrive.broker.looking import QueueFacts
 from redrive.domain.globs import is_glob, matching, translated, wildcards
 from redrive.domain.retry_count import CountBy
-from redrive.errors import BrokerError, OrderRefused, ResourceLocked
+from redrive.errors import (
+    BrokerError,
+    ChannelClosed,
+    OrderRefused,
+    ResourceLocked,
+    Unpublishable,
+)
 from redrive.work.failed_message import MessageReader
 from redrive.work.look import Looks, Outcome
 from redrive.work.mover import Limits
@@ -93,6 +99,8 @@ class Itinerary:
     """Names and patterns that mean no queue."""
     skipped: tuple[str, ...] = ()
     """Queues that a pattern means and nobody but their owner can read, and streams."""
+    refused: tuple[Outcome, ...] = ()
+    """Queues that were named, and that the broker says nothing of: exclusive, down, forbidden."""
 
 
 class Sweeper:
@@ -110,10 +118,14 @@ class Sweeper:
     async def itinerary(self) -> Itinerary:
         """Which queues are meant, and their targets. Changes nothing."""
         legs: dict[str, Leg] = {}
-        unmatched = []
+        unmatched, refused = [], []
         listed = await self._site.listed() if any(map(is_glob, self._order.queues)) else []
         for pattern in self._order.queues:
-            found = await self._meant(pattern, listed)
+            try:
+                found = await self._meant(pattern, listed)
+            except ChannelClosed as error:
+                refused.append(_refused(pattern, error))
+                continue
             if not found:
                 unmatched.append(pattern)
             for facts in found:
@@ -121,7 +133,9 @@ class Sweeper:
                 legs.setdefault(facts.name, Leg(facts, target))
         for leg in legs.values():
             self._check_target(leg)
-        return Itinerary(tuple(legs.values()), tuple(unmatched), tuple(self._skipped(listed)))
+        return Itinerary(
+            tuple(legs.values()), tuple(unmatched), tuple(self._skipped(listed)), tuple(refused)
+        )
 
     def _skipped(self, listed: Collection[QueueFacts]) -> list[str]:
         return [
@@ -166,15 +180,15 @@ class Sweeper:
             await self._assure_target(leg, outcome)
             self.under_way = look
             await look.run(stopping)
-        except ResourceLocked:
-            outcome.error = f"{leg.queue} is exclusive to another connection"
-            outcome.remedy = "only that connection can read it"
-        except BrokerError as error:
+        except (BrokerError, Unpublishable) as error:  # a translated target may be too long a name
             outcome.fail(error)
         finally:
             self.under_way = None
         outcome.tell(look.passed, transfer, dry_run=self._order.dry_run)
-        outcome.notes += self._looks.notes(leg.facts, look.passed)
+        facts = leg.facts
+        if look.passed.consumers:
+            facts = await self._site.with_consumers(facts)
+        outcome.notes += self._looks.notes(facts, look.passed)
         return outcome
 
     def _is_over(self, leg: Leg, reader: MessageReader) -> Choose:
@@ -184,8 +198,14 @@ class Sweeper:
         return lambda delivery: reader.evidence(delivery).count(by, deliveries_tell=tell) > most
 
     async def _assure_target(self, leg: Leg, outcome: Outcome) -> None:
-        if self._order.dry_run or not await self._site.is_missing(leg.target):
-            return
+        try:
+            if self._order.dry_run or not await self._site.is_missing(leg.target):
+                return
+        except ResourceLocked as error:
+            raise BrokerError(
+                f"the target {leg.target!r} is exclusive to another connection, and goes with it",
+                remedy="choose a queue that stays",
+            ) from error
         if not (await self._site.count(leg.queue) or (0, 0))[0]:
             return  # nothing to move, so nothing to make
         if not self._order.create:
@@ -196,6 +216,12 @@ class Sweeper:
         kind = leg.facts.kind or self._order.queue_type
         await self._site.make(leg.target, kind)
         outcome.notes.append(f"made the {kind} queue {leg.target}")
+
+
+def _refused(queue: str, error: ChannelClosed) -> Outcome:
+    outcome = Outcome(queue=queue)
+    outcome.fail(error)
+    return outcome
 
 
 def _can_be_swept(facts: QueueFacts) -> bool:
