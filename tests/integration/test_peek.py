@@ -9,7 +9,7 @@ import pytest
 
 from redrive.amqp import Properties, fields
 from tests.services.commands import Redrive
-from tests.services.moving import Kind, publish, take_all
+from tests.services.moving import Kind, declare, identities, publish, take_all
 from tests.services.plugin import Vhost
 from tests.services.sweeping import (
     DLQ,
@@ -17,9 +17,11 @@ from tests.services.sweeping import (
     command_line,
     counts_looks,
     dead,
+    delivery_counts,
     fill,
     in_queue,
     version_of,
+    without_management,
 )
 
 SECRET = "hunter2"
@@ -84,3 +86,39 @@ def test_an_empty_queue_and_a_missing_one_are_told_apart(vhost: Vhost, redrive: 
     empty, missing = redrive("peek", DLQ), redrive("peek", "nothing")
     assert (empty.code, missing.code) == (3, 1)
     assert "no queue 'nothing'" in missing.err
+
+
+@pytest.mark.parametrize("limit", [-1, 2])
+def test_without_a_management_api_a_queue_that_may_have_a_limit_is_not_looked_into_unless_told(
+    vhost: Vhost, tmp_path: Path, capsys: pytest.CaptureFixture[str], limit: int
+) -> None:
+    asyncio.run(declare(vhost.url, DLQ, "quorum", x_delivery_limit=limit))
+    asyncio.run(publish(vhost.url, [dead(number, 1) for number in range(5)]))
+    redrive = without_management(vhost, tmp_path, capsys)
+    refuses = asyncio.run(version_of(vhost.url)) < (4, 3)
+    for command in (
+        *[("peek", DLQ)] * 3,
+        ("sweep", DLQ, "--dry-run"),
+        ("move", DLQ, "elsewhere", "--search", "nowhere"),
+    ):
+        ran = redrive(*command)
+        if refuses:
+            assert ran.code == 1
+            assert "limits are unknown without the management API" in ran.err
+            assert "set [broker] management_url" in ran.err
+            assert SPENDS in ran.err
+    assert asyncio.run(delivery_counts(vhost.url, DLQ)) == [0] * 5
+
+
+def test_without_a_management_api_a_classic_queue_is_known_as_one(
+    vhost: Vhost, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asyncio.run(fill(vhost.url, "classic"))
+    redrive = without_management(vhost, tmp_path, capsys)
+    for _ in range(3):
+        ran = redrive("peek", DLQ, "--limit", "2", "--output", "json")
+        assert (ran.code, ran.err) == (0, "")
+        assert ran.document["present"] == 5
+    left = asyncio.run(take_all(vhost.url, DLQ))
+    assert identities(left) == list("01234")
+    assert [each.redelivered for each in left] == [True, True, False, False, False]

@@ -50,6 +50,17 @@ def counts_looks(version: tuple[int, int], kind: Kind) -> bool:
     return kind == "quorum" and (4, 0) <= version < (4, 3)
 
 
+def without_management(vhost: Vhost, folder: Path, capsys: pytest.CaptureFixture[str]) -> Redrive:
+    """The command line where nobody tells the types and limits of queues."""
+    return Redrive(folder, capsys, f'[broker]\nurl = "{vhost.url}"\n')
+
+
+async def delivery_counts(url: str, queue: str) -> list[int]:
+    """How often each message of a quorum queue came back so far; the queue is empty afterwards."""
+    found = [Properties.read(each.properties) for each in await take_all(url, queue)]
+    return [int(str(each.header("x-delivery-count") or 0)) for each in found]
+
+
 def command_line(
     vhost: Vhost, folder: Path, capsys: pytest.CaptureFixture[str], *, url: str = "", more: str = ""
 ) -> Redrive:

@@ -205,12 +205,19 @@ class Channel:
         prefetch: int,
         budget: int = _UNBOUNDED,
         exclusive: bool = False,
+        for_channel: bool = False,
         arguments: Arguments | None = None,
     ) -> Consumer:
-        """Consume a queue, at most `prefetch` messages and `budget` bytes unsettled at a time."""
+        """Consume a queue, at most `prefetch` messages and `budget` bytes unsettled at a time.
+
+        `for_channel` makes it the channel's prefetch, which only classic queues know.
+        """
         if self.consumer is not None:
             raise BrokerError("a channel has one consumer", remedy="open another channel")
-        await self.call(request(commands.Basic.Qos, prefetch_count=prefetch), commands.Basic.QosOk)
+        await self.call(
+            request(commands.Basic.Qos, prefetch_count=prefetch, global_=for_channel),
+            commands.Basic.QosOk,
+        )
         tag = f"redrive-{next(_consumer_numbers)}"
         self.delivers = frames.DELIVER.to_bytes(4) + frames.shortstr(tag)
         self.consumer = Consumer(self, queue, tag, prefetch=prefetch, budget=budget)

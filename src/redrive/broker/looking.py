@@ -83,20 +83,27 @@ class QueueFacts:
         """What a look costs its messages, in words; empty if nothing that matters."""
         if version >= NACK_IS_FREE or self.kind not in ("quorum", None):
             return ""
+        broker = f"RabbitMQ {version[0]}.{version[1]}"
+        if self.kind is None:
+            which = "as it has by default" if version >= _LIMITED_BY_DEFAULT else "if it has one"
+            return (
+                f"its limits are unknown without the management API, and {broker} counts every"
+                f" look into a quorum queue towards its delivery limit, {which}, and then removes"
+                " the message"
+            )
         limit = self.delivery_limit(version)
         if limit is None or limit >= DELIVERY_LIMIT:
             return ""
-        broker = f"RabbitMQ {version[0]}.{version[1]}"
         if limit == 0:
             said = min(self.limits, default=0)
             return (
                 f"by the delivery limit of this quorum queue, {said}, {broker} removes every"
                 " message that is looked at and not moved"
             )
-        by = f"{broker} counts every look towards the delivery limit"
-        if self.kind is None:
-            return f"if it is a quorum queue, {by}, by default {limit}"
-        return f"{by} of this quorum queue, {limit}, and then removes the message"
+        return (
+            f"{broker} counts every look towards the delivery limit of this quorum queue, {limit},"
+            " and then removes the message"
+        )
 
     def order(self, version: Version, left: int) -> str:
         """How the order of so many that are left suffers, in words; empty if it does not."""

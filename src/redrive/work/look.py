@@ -20,6 +20,12 @@ class LookingCosts(BrokerError):
     remedy = f"give {SPEND_DELIVERIES} to look all the same, or use RabbitMQ 4.3 or later"
 
 
+_TELL = (
+    "set [broker] management_url, by which they are known, or give"
+    f" {SPEND_DELIVERIES} if you know that the queue has no delivery limit"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Looks:
     """How one looks on this broker."""
@@ -36,7 +42,8 @@ class Looks:
             )
         cost = facts.cost(self.version)
         if cost and not self.spend_deliveries:
-            raise LookingCosts(f"{facts.name} was not looked into: {cost}")
+            remedy = _TELL if facts.kind is None else ""
+            raise LookingCosts(f"{facts.name} was not looked into: {cost}", remedy=remedy)
 
     def notes(self, facts: QueueFacts, passed: Passed) -> list[str]:
         """What is to be said of a queue that was looked into."""

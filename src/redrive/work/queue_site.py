@@ -1,7 +1,8 @@
 """The broker as those see it who look into queues: which queues there are, and what they are like.
 
 By the management API where there is one; it is needed for patterns only. Without it, a queue that
-is named is there or not, and its type and limits are unknown.
+is named is there or not, and its limits are unknown; of its type the broker tells whether it is
+classic, and is asked where that matters.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import Any
 from redrive.amqp import Connection
 from redrive.amqp.lane import Connect
 from redrive.broker.live import SpareChannel
-from redrive.broker.looking import QueueFacts, Version, read_version
+from redrive.broker.looking import NACK_IS_FREE, QueueFacts, Version, read_version
 from redrive.broker.management import Management
+from redrive.broker.queue_kind import is_classic
 from redrive.broker.topology import DELIVERY_LIMIT
 from redrive.errors import AccessRefused, ManagementError, NotFound
 
@@ -61,7 +63,10 @@ class QueueSite:
         found: dict[str, Any] | None = None
         if self.management is not None:
             found = await self.management.queue(queue)
-        return QueueFacts(name=queue) if found is None else QueueFacts.from_management(found)
+        if found is not None:
+            return QueueFacts.from_management(found)
+        asks = self.version < NACK_IS_FREE and await is_classic(self.connect, queue)
+        return QueueFacts(name=queue, kind="classic" if asks else None)
 
     async def existing(self, queue: str) -> QueueFacts:
         """The same of a queue that must be there."""
