@@ -58,6 +58,21 @@ def test_no_more_messages_are_touched_than_are_shown(vhost: Vhost, redrive: Redr
     assert [each.redelivered for each in left] == [True, True, False, False, False]
 
 
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_a_queue_that_puts_what_was_shown_behind_the_rest_is_said_to(
+    vhost: Vhost, redrive: Redrive, kind: Kind
+) -> None:
+    asyncio.run(fill(vhost.url, kind, [1] * 12))
+    version = asyncio.run(version_of(vhost.url))
+    told = (SPENDS,) if counts_looks(version, kind) else ()
+    ran = redrive("peek", DLQ, "--limit", "3", "--output", "json", *told)
+    assert [item["messageId"] for item in ran.document["items"]] == list("012")
+    turns = kind == "quorum" and version < (4, 0)
+    assert ("now behind the 9 that were not looked at" in ran.err) == turns, ran.err
+    order = [*range(3, 12), 0, 1, 2] if turns else range(12)
+    assert asyncio.run(in_queue(vhost.url, DLQ)) == [str(number) for number in order]
+
+
 def test_a_message_is_shown_as_a_letter_is_and_what_is_hidden_stays_hidden(
     vhost: Vhost, redrive: Redrive
 ) -> None:

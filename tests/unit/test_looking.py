@@ -53,6 +53,7 @@ def test_order_is_kept_but_by_quorum_queues_of_version_3() -> None:
     assert not QUORUM.order((4, 0), 1000)
     assert not QueueFacts(name="q", kind="classic").order((3, 10), 1000)
     assert "behind what arrived" in QUORUM.order((3, 10), 1)
+    assert "behind the 2 that were not looked at" in QUORUM.order((3, 10), 1, 2)
     assert not limited.order((3, 10), 32)
     assert "did not keep the order" in limited.order((3, 10), 33)
 

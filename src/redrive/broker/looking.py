@@ -7,8 +7,9 @@ Tried on 3.10.8, 4.0.5 and 4.3.6, with the consumer cancelled first and one nack
 - A limit of -1 means none from 4.0 on. 3.x takes it at its word, also where a policy says more: the
   first return removes the message.
 - From 4.3 on a nack does not count towards the limit.
-- Order: 4.x keeps it. 3.x puts what comes back behind what has arrived since, in its order; where
-  there is a delivery limit, in front, and more than 32 messages in no order.
+- Order: 4.x keeps it. 3.x puts what comes back behind all that is there, in its order: behind what
+  was not taken, and what has arrived since. Where there is a delivery limit, it puts it in front,
+  and more than 32 messages in no order.
 """
 
 from __future__ import annotations
@@ -105,18 +106,21 @@ class QueueFacts:
             " and then removes the message"
         )
 
-    def order(self, version: Version, left: int) -> str:
-        """How the order of so many that are left suffers, in words; empty if it does not."""
+    def order(self, version: Version, went_back: int, untouched: int = 0) -> str:
+        """How the order suffers where so many went back and others were not taken at all, in words;
+        empty if it does not."""
         if version >= (4, 0) or self.kind == "classic":
             return ""
+        skipped = f"the {untouched:,} that were not looked at, and " if untouched else ""
+        behind = f"what was looked at and left is now behind {skipped}what arrived meanwhile"
         if self.kind is None:
-            return "if it is a quorum queue, what is left is now behind what arrived meanwhile"
+            return f"if it is a quorum queue, {behind}"
         if self.limits:
             scrambled = (
                 "a quorum queue with a delivery limit, on RabbitMQ 3, did not keep the order"
             )
-            return scrambled if left > _ORDERLY else ""
-        return "what is left is now behind what arrived meanwhile: a quorum queue on RabbitMQ 3"
+            return scrambled if went_back > _ORDERLY else ""
+        return f"{behind}: a quorum queue on RabbitMQ 3"
 
     def counts_looks(self, version: Version) -> bool:
         """Whether `x-delivery-count` of its messages counts looks."""

@@ -32,7 +32,7 @@ COMMANDS = {
     "export": "Write rules for Prometheus and a dashboard for Grafana.",
     "sweep": "Move what was tried too often out of dead letter queues.",
     "move": "Move messages to another queue, or back where they failed.",
-    "peek": "Look into a queue, and leave it as it was.",
+    "peek": "Look into a queue, and leave its messages there.",
     "archive": "List and check the files of cold storage; bring letters back.",
     "policy": "Say how often messages of a routing key are retried.",
     "token": "Make and revoke what programs show to the API.",

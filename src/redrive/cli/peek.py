@@ -1,4 +1,4 @@
-"""`redrive peek`: the first messages of a queue, shown as letters are, and left as they were.
+"""`redrive peek`: the first messages of a queue, shown as letters are, and left in it.
 
 Guarantees: as `work/peek.py` has them. Redaction rules apply to all that is shown.
 """
@@ -88,7 +88,7 @@ def peek(
         ),
     ] = False,
 ) -> None:
-    """Show the first messages of a queue, and leave it as it was."""
+    """Show the first messages of a queue, and leave them in it."""
     settings = invocation.load().settings
     from redrive.cli.logs import silence_logs  # noqa: PLC0415  (not needed for --help)
 

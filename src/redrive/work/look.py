@@ -51,7 +51,9 @@ class Looks:
         if passed.consumers:
             who = ", ".join(facts.consumers) or "the management API alone tells who, and did not"
             found.append(f"others consume it too: {who}")
-        if passed.counts.held and (order := facts.order(self.version, passed.counts.held)):
+        if passed.went_back and (
+            order := facts.order(self.version, passed.went_back, passed.untouched)
+        ):
             found.append(order)
         if passed.examined and (cost := facts.cost(self.version)):
             found.append(f"each message that is left has one delivery less to live: {cost}")

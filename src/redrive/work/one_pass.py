@@ -43,6 +43,13 @@ class Passed:
     counts: Counts = field(default_factory=Counts)
     cut_short: str = ""
     """Why it did not see all that it should have, if it did not."""
+    went_back: int = 0
+    """Messages that were taken and given back, also those that nobody looked at."""
+
+    @property
+    def untouched(self) -> int:
+        """How many of them were not even taken."""
+        return max(0, self.present - self.counts.moved - self.went_back)
 
 
 class OnePass:
@@ -135,3 +142,4 @@ class OnePass:
             await session.run(until=stopping)
         finally:
             self.passed.cut_short = window.cut_short
+            self.passed.went_back = window.given_back

@@ -1,4 +1,4 @@
-"""Peeking: the first messages of a queue, read as letters are, and left as they were.
+"""Peeking: the first messages of a queue, read as letters are, and left in it.
 
 Guarantees: no more messages are touched than are shown; they go back in their order where the queue
 can keep it, by the way that costs them nothing. Where that is not possible, nothing is touched

@@ -68,6 +68,8 @@ class Window:
         self._deadline = asyncio.get_running_loop().time() + _LONGEST
         self.taken = 0
         """How many messages were handed out."""
+        self.given_back = 0
+        """How many went back, read or not."""
         self.cut_short = ""
         """Why it ended before it had what it wanted, if it did."""
 
@@ -213,6 +215,7 @@ class Window:
         consumer.flush(everything=True)
         ready, _ = await channel.inspect_queue(self._queue)
         held = consumer.unanswered
+        self.given_back += held
         await consumer.give_back()
         deadline = asyncio.get_running_loop().time() + (_SEEN_WITHIN if wait and held else 0)
         while (await channel.inspect_queue(self._queue))[0] < ready + held:
