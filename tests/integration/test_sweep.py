@@ -261,6 +261,26 @@ def test_another_consumer_is_noticed_and_named(vhost: Vhost, redrive: Redrive) -
         assert named(DLQ[:-1] + "*")
 
 
+def test_a_count_that_sweeps_raise_moves_nothing_unless_told(
+    vhost: Vhost, redrive: Redrive, kind: Kind
+) -> None:
+    asyncio.run(fill(vhost.url, kind))
+    raises = kind == "quorum" and version(vhost) < (4, 3)
+    words = ("sweep", DLQ, "--count-by", "deliveries", "--max-retries", "1", "--output", "json")
+    for _ in range(4):
+        ran = redrive(*words)
+        assert ran.code == (1 if raises else 0), ran.err
+        assert ran.document["items"][0]["moved"] == 0
+        assert ("they were swept" in ran.err) == raises
+    if raises:
+        swept = [redrive(*words, SPENDS) for _ in range(3)]
+        assert [ran.document["items"][0]["moved"] for ran in swept] == [0, 0, 5]
+        assert all("counts sweeps and looks too" in ran.err for ran in swept)
+        assert asyncio.run(in_queue(vhost.url, FINAL)) == list("01234")
+    else:
+        assert asyncio.run(in_queue(vhost.url, DLQ)) == list("01234")
+
+
 # Bad input: one line, nothing touched
 
 

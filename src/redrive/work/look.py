@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from redrive.broker.looking import SPEND_DELIVERIES, QueueFacts, Version
+from redrive.domain.retry_count import CountBy
 from redrive.errors import BrokerError, RedriveError
 from redrive.work.one_pass import Passed
 from redrive.work.transfer import Transfer
@@ -44,6 +45,28 @@ class Looks:
         if cost and not self.spend_deliveries:
             remedy = _TELL if facts.kind is None else ""
             raise LookingCosts(f"{facts.name} was not looked into: {cost}", remedy=remedy)
+
+    def check_count_by(self, facts: QueueFacts, by: CountBy) -> None:
+        """Raise if what tells how often a message was tried would count our looks, unless told."""
+        if by is CountBy.DELIVERIES and self._counts(facts) and not self.spend_deliveries:
+            raise LookingCosts(
+                f"{facts.name} was not looked into: {self._sweeps_count}, so messages would be"
+                " moved because they were swept",
+                remedy=f"count by header or deaths, or give {SPEND_DELIVERIES} to do it anyway",
+            )
+
+    def count_by_notes(self, facts: QueueFacts, by: CountBy) -> list[str]:
+        """What is to be said of such a count."""
+        counted = by is CountBy.DELIVERIES and self._counts(facts)
+        return [self._sweeps_count] if counted else []
+
+    def _counts(self, facts: QueueFacts) -> bool:
+        return facts.counts_looks(self.version)
+
+    @property
+    def _sweeps_count(self) -> str:
+        broker = f"RabbitMQ {self.version[0]}.{self.version[1]}"
+        return f"x-delivery-count counts sweeps and looks too on a quorum queue of {broker}"
 
     def notes(self, facts: QueueFacts, passed: Passed) -> list[str]:
         """What is to be said of a queue that was looked into."""

@@ -176,6 +176,7 @@ class Sweeper:
         look.classic = leg.facts.kind == "classic"
         transfer.end = look.end
         try:
+            self._looks.check_count_by(leg.facts, self._order.count_by)
             self._looks.check(leg.facts)
             await self._assure_target(leg, outcome)
             self.under_way = look
@@ -189,6 +190,8 @@ class Sweeper:
         if look.passed.consumers:
             facts = await self._site.with_consumers(facts)
         outcome.notes += self._looks.notes(facts, look.passed)
+        if look.passed.examined:
+            outcome.notes += self._looks.count_by_notes(facts, self._order.count_by)
         return outcome
 
     def _is_over(self, leg: Leg, reader: MessageReader) -> Choose:
