@@ -181,6 +181,9 @@ def test_a_limit_of_minus_one_harms_nothing_on_any_version(
         ("move", "endless", TO, "--search", "nowhere"),
         ("sweep", "endless", "--target", TO, "--dry-run"),
     ):
-        ran = redrive(*command)
-        assert ("removes every message that is looked at" in ran.err) == removes, ran
-    assert asyncio.run(in_queue(vhost.url, "endless")) == list("012")
+        for told in ((), (SPENDS,)):
+            ran = redrive(*command, *told)
+            assert ("removes every message that is looked at" in ran.err) == removes, ran
+    everything = redrive("move", "endless", TO, *((SPENDS,) if removes else ()))
+    assert moved(vhost, everything) == list("012")
+    assert asyncio.run(ready(vhost.url, "endless")) == 0

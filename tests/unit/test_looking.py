@@ -49,13 +49,15 @@ def test_a_look_costs_where_the_broker_counts_it_towards_a_limit(
 
 
 def test_order_is_kept_but_by_quorum_queues_of_version_3() -> None:
-    limited = QueueFacts(name="q", kind="quorum", limits=(5,))
+    limited = QueueFacts(name="q", kind="quorum", limits=(1_000_000,))
+    costly = QueueFacts(name="q", kind="quorum", limits=(5,))
     assert not QUORUM.order((4, 0), 1000)
     assert not QueueFacts(name="q", kind="classic").order((3, 10), 1000)
     assert "behind what arrived" in QUORUM.order((3, 10), 1)
     assert "behind the 2 that were not looked at" in QUORUM.order((3, 10), 1, 2)
     assert not limited.order((3, 10), 32)
     assert "did not keep the order" in limited.order((3, 10), 33)
+    assert not costly.order((3, 10), 33)
 
 
 @pytest.mark.parametrize(
@@ -95,3 +97,12 @@ def test_the_refusal_of_a_limit_of_minus_one_says_that_a_look_removes() -> None:
     )
     assert unlimited.removes_at_once((3, 13))
     assert not unlimited.removes_at_once((4, 0))
+
+
+def test_the_count_at_which_a_return_removes_is_the_limit_where_a_look_costs() -> None:
+    limited = QueueFacts(name="q", kind="quorum", limits=(5,))
+    assert [limited.removed_at(version) for version in ((3, 10), (4, 2), (4, 3))] == [5, 5, None]
+    assert [QUORUM.removed_at(version) for version in ((3, 10), (4, 2))] == [None, 20]
+    assert QueueFacts(name="q", kind="quorum", limits=(-1,)).removed_at((3, 10)) == 0
+    assert QueueFacts(name="q", kind="classic", limits=(5,)).removed_at((3, 10)) is None
+    assert QueueFacts(name="q").removed_at((3, 10)) is None

@@ -9,7 +9,8 @@ Tried on 3.10.8, 4.0.5 and 4.3.6, with the consumer cancelled first and one nack
 - From 4.3 on a nack does not count towards the limit.
 - Order: 4.x keeps it. 3.x puts what comes back behind all that is there, in its order: behind what
   was not taken, and what has arrived since. Where there is a delivery limit, it puts it in front,
-  and more than 32 messages in no order.
+  and more than 32 messages in no order, unless they were fetched and go back a few at a time, as
+  is done where a look costs.
 """
 
 from __future__ import annotations
@@ -106,6 +107,11 @@ class QueueFacts:
             " and then removes the message"
         )
 
+    def removed_at(self, version: Version) -> int | None:
+        """With which delivery count a message is removed when it is given back; None if never, as
+        far as is known."""
+        return self.delivery_limit(version) if self.cost(version) else None
+
     def order(self, version: Version, went_back: int, untouched: int = 0) -> str:
         """How the order suffers where so many went back and others were not taken at all, in words;
         empty if it does not."""
@@ -119,7 +125,8 @@ class QueueFacts:
             scrambled = (
                 "a quorum queue with a delivery limit, on RabbitMQ 3, did not keep the order"
             )
-            return scrambled if went_back > _ORDERLY else ""
+            one_by_one = self.removed_at(version) is not None
+            return scrambled if went_back > _ORDERLY and not one_by_one else ""
         return f"{behind}: a quorum queue on RabbitMQ 3"
 
     def counts_looks(self, version: Version) -> bool:

@@ -18,6 +18,7 @@ from redrive.cli.app import single
 from redrive.cli.filters import NOTHING_MATCHED
 from redrive.cli.invocation import Invocation, Output, invoked
 from redrive.cli.letter_view import LetterView
+from redrive.cli.passes import FAILED
 from redrive.cli.rendering import console, note, one_line, print_json
 from redrive.domain.letter import Arrival, Kept
 from redrive.work.peek import Peeked
@@ -102,6 +103,9 @@ def peek(
         _show(peeked, redaction, full=full)
     for text in peeked.notes:
         note(f"{queue}: {text}")
+    if peeked.error:
+        note(f"{queue}: {peeked.error}")
+        raise typer.Exit(FAILED)
     if not peeked.messages:
         note(f"{queue} has no message that could be shown")
         raise typer.Exit(NOTHING_MATCHED)

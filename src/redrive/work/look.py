@@ -27,6 +27,12 @@ _TELL = (
 )
 
 
+_REMOVES = (
+    f"move all of it to another queue with 'redrive move' and {SPEND_DELIVERIES}; 'redrive doctor'"
+    " tells how to make the queue anew"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Looks:
     """How one looks on this broker."""
@@ -34,14 +40,16 @@ class Looks:
     version: Version
     spend_deliveries: bool = False
 
-    def check(self, facts: QueueFacts) -> None:
-        """Raise unless the queue can be looked into."""
+    def check(self, facts: QueueFacts, *, gives_back: bool = True) -> None:
+        """Raise unless the queue can be looked into; `gives_back` unless all of it is to leave."""
         if facts.kind not in ("classic", "quorum", None):
             raise BrokerError(
                 f"{facts.name} is a {facts.kind}, whose messages stay whoever reads them",
                 remedy="name a classic or a quorum queue",
             )
         cost = facts.cost(self.version)
+        if gives_back and facts.removed_at(self.version) == 0:  # no option is meant for that
+            raise LookingCosts(f"{facts.name} was not looked into: {cost}", remedy=_REMOVES)
         if cost and not self.spend_deliveries:
             remedy = _TELL if facts.kind is None else ""
             raise LookingCosts(f"{facts.name} was not looked into: {cost}", remedy=remedy)
@@ -80,10 +88,26 @@ class Looks:
             found.append(order)
         if passed.examined and (cost := facts.cost(self.version)):
             found.append(f"each message that is left has one delivery less to live: {cost}")
+        if passed.spared:
+            found.append(
+                f"{passed.spared} at their delivery limit would have been removed by being given"
+                " back: each was put at the end of the queue as a copy, and its deliveries count"
+                " anew"
+            )
         if passed.cut_short:
             missed = passed.present - passed.examined
             found.append(f"{missed} messages were not looked at: {passed.cut_short}")
         return found
+
+
+def told_of_lost(passed: Passed) -> str:
+    """What is wrong where messages could not be kept; empty if nothing is."""
+    if not passed.lost:
+        return ""
+    return (
+        f"{passed.lost.total()} at their delivery limit could not be kept, and the broker drops or"
+        f" dead-letters them: {'; '.join(passed.lost)}"
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -118,7 +142,8 @@ class Outcome:
     def tell(self, passed: Passed, transfer: Transfer, *, dry_run: bool) -> None:
         """Note what a pass did, and what is to be said of it."""
         self.present, self.examined = passed.present, passed.examined
-        self.moved, self.chosen = passed.counts.moved, transfer.chosen
+        self.moved, self.chosen = passed.moved, transfer.chosen
+        self.error = self.error or told_of_lost(passed)
         self.failed = transfer.failed
         self.notes += [f"{count} not moved: {why}" for why, count in transfer.failures.items()]
         in_doubt = 0 if dry_run else self.chosen - self.moved - self.failed

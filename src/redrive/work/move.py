@@ -44,6 +44,12 @@ class MoveOrder:
     spend_deliveries: bool = False
     dry_run: bool = False
 
+    @property
+    def takes_all(self) -> bool:
+        """Whether nothing is to stay, as far as it goes by the order."""
+        whole = self.most is None and self.filters == MessageFilters()
+        return whole and self.target is not None and not self.dry_run
+
     def check(self) -> None:
         """Raise if it cannot be meant."""
         if self.source == self.target:
@@ -70,7 +76,7 @@ class QueueMove:
         """Move. Trouble on the way is in the outcome; what keeps it from beginning is raised."""
         order, site = self._order, self._site
         facts = await site.existing(order.source)
-        self._looks.check(facts)
+        self._looks.check(facts, gives_back=not order.takes_all)
         await self._check_target()
         reader = MessageReader(site.own_queues, order.source)
         path = ReturnPath(self._return_exchange, site.connect)
@@ -95,6 +101,7 @@ class QueueMove:
             limits = Limits(prefetch=min(limits.prefetch, most), budget=limits.budget)
         look = OnePass(order.source, transfer, connect=self._site.connect, limits=limits)
         look.classic = facts.kind == "classic"
+        look.spare(facts.removed_at(self._site.version), self._site.own_queues)
         look.pace = Rate(order.rate) if order.rate is not None else None
         transfer.end = look.end
         self.under_way = look

@@ -1,6 +1,7 @@
 """One pass over a queue: each message that is there at its start is looked at once, by a plan.
 
 It is the Mover's session on a `Window`: all rules on confirms, returns and poison are the Mover's.
+Where giving back may be a message's end, it is on `OneByOne`, by a plan that spares those.
 What the plan holds goes back at the end, in its order where the queue can keep it. A pass is not
 taken up again: if the broker is lost, what was unsettled is back in its queue, and the error goes
 to the caller.
@@ -9,11 +10,13 @@ to the caller.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import structlog
 
-from redrive.amqp import Delivery, Publish, Refused, Returned
+from redrive.amqp import Connection, Delivery, Publish, Refused, Returned
 from redrive.amqp.lane import Connect, Lane
 from redrive.work.mover import (
     Counts,
@@ -26,6 +29,8 @@ from redrive.work.mover import (
     Plan,
     Stay,
 )
+from redrive.work.one_by_one import AT_ONCE, OneByOne
+from redrive.work.sparing import Sparing, assure_that_we_may_publish
 from redrive.work.window import Window
 
 log = structlog.get_logger()
@@ -45,6 +50,16 @@ class Passed:
     """Why it did not see all that it should have, if it did not."""
     went_back: int = 0
     """Messages that were taken and given back, also those that nobody looked at."""
+
+    spared: int = 0
+    """Messages at their delivery limit that stay as a copy; the Mover counts them as moved."""
+    lost: Counter[str] = field(default_factory=Counter)
+    """Why others of them could not be kept, and how many."""
+
+    @property
+    def moved(self) -> int:
+        """Messages that are not in the queue any more."""
+        return max(0, self.counts.moved - self.spared)
 
     @property
     def untouched(self) -> int:
@@ -76,7 +91,15 @@ class OnePass:
         self._limits = limits or Limits()
         self._most = most
         self._ended = False
-        self._window: Window | None = None
+        self._window: Window | OneByOne | None = None
+        self._sparing: Sparing | None = None
+
+    def spare(self, limit: int | None, own_queues: Collection[str]) -> None:
+        """Let no message be removed by being given back, if there is a delivery limit for that."""
+        if limit is not None:
+            self._sparing = Sparing(self._plan, self.queue, limit, own_queues, self.passed)
+            self._sparing.end = self.end
+            self._plan = self._sparing
 
     def end(self) -> None:
         """Look at no more messages; what is under way is finished, as at the end of all."""
@@ -88,7 +111,7 @@ class OnePass:
 
     def decide(self, delivery: Delivery, user: str) -> Instruction:
         if self._ended:
-            return Hold()
+            return Hold() if self._sparing is None else self._sparing.leave(delivery, user)
         self.passed.examined += 1
         return self._plan.decide(delivery, user)
 
@@ -110,14 +133,10 @@ class OnePass:
             await channel.close()
             count = min(self.passed.present, self._most or self.passed.present)
             if count:
+                if self._sparing is not None:
+                    await assure_that_we_may_publish(self._connect, self.queue)
                 await lane.open()
-                window = Window(
-                    source,
-                    self.queue,
-                    count=count,
-                    limits=self._limits,
-                    classic=self.classic,
-                )
+                window = self._opened(source, count)
                 await self._look(window, lane, stopping or asyncio.Event())
                 await lane.close()
             await source.close()
@@ -126,16 +145,25 @@ class OnePass:
             source.abort()
         return self.passed
 
-    async def _look(self, window: Window, lane: Lane, stopping: asyncio.Event) -> None:
+    def _opened(self, source: Connection, count: int) -> Window | OneByOne:
+        if self._sparing is None:
+            return Window(
+                source, self.queue, count=count, limits=self._limits, classic=self.classic
+            )
+        return OneByOne(source, self.queue, count=count, limits=self._limits, pace=self.pace)
+
+    async def _look(self, window: Window | OneByOne, lane: Lane, stopping: asyncio.Event) -> None:
         self._window = window
+        in_advance = isinstance(window, Window)
+        most = self._limits.prefetch
         session = MoverSession(
             self,
             window,
             lane,
             self.passed.counts,
             log.bind(queue=self.queue),
-            most=self._limits.prefetch,
-            pace=self.pace,
+            most=most if in_advance else min(most, AT_ONCE),
+            pace=self.pace if in_advance else None,
         )
         await window.open()
         try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from redrive.amqp import Delivery, Publish, Refused, Returned
 from redrive.domain.letter import Arrival
-from redrive.work.look import Looks
+from redrive.work.look import Looks, told_of_lost
 from redrive.work.mover import Hold, Limits
 from redrive.work.one_pass import OnePass, Passed
 from redrive.work.queue_site import QueueSite
@@ -29,6 +29,8 @@ class Peeked:
     messages: tuple[Arrival, ...]
     present: int
     notes: tuple[str, ...]
+    error: str = ""
+    """What went wrong with them, if anything did."""
 
 
 class Peek:
@@ -76,5 +78,7 @@ async def peek(
     plan = Peek(queue, understanding)
     look = OnePass(queue, plan, connect=site.connect, limits=limits, most=most)
     look.classic = facts.kind == "classic"
+    look.spare(facts.removed_at(site.version), site.own_queues)
     passed: Passed = await look.run()
-    return Peeked(tuple(plan.seen), passed.present, tuple(looks.notes(facts, passed)))
+    notes = tuple(looks.notes(facts, passed))
+    return Peeked(tuple(plan.seen), passed.present, notes, told_of_lost(passed))

@@ -174,6 +174,7 @@ class Sweeper:
         )
         look = OnePass(leg.queue, transfer, connect=self._site.connect, limits=self._limits)
         look.classic = leg.facts.kind == "classic"
+        look.spare(leg.facts.removed_at(self._site.version), self._site.own_queues)
         transfer.end = look.end
         try:
             self._looks.check_count_by(leg.facts, self._order.count_by)

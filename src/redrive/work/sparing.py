@@ -1,0 +1,111 @@
+"""A plan that gives back no message that the broker would remove for it.
+
+Before RabbitMQ 4.3 a quorum queue counts every return, and the one by which a message passes the
+delivery limit of its queue is its end. Each delivery tells its count, so it is known which these
+are. What the plan would hold of them is published to its own queue instead, and acked once the
+broker has confirmed the copy: it stays, behind the others, and its deliveries count anew. It is not
+brought to the target of the pass, for it was not meant: a queue of work may be behind that.
+
+Where the queue does not take such a copy, nothing can keep the message: the pass ends at once, and
+says so. That we may publish at all is made sure of before anything is taken.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from redrive.amqp import Delivery, Properties, Publish, Refused, Returned
+from redrive.amqp.lane import Connect
+from redrive.errors import AccessRefused, BrokerError
+from redrive.work.failed_message import MessageReader
+from redrive.work.mover import Hold, Instruction, Park, Plan, Stay
+from redrive.work.noting import Notes
+from redrive.work.transfer import ToQueue
+
+if TYPE_CHECKING:
+    from redrive.work.one_pass import Passed
+
+
+class Sparing:
+    """Wraps the plan of one pass over a queue with a delivery limit."""
+
+    def __init__(
+        self, plan: Plan, queue: str, limit: int, own_queues: Collection[str], passed: Passed
+    ) -> None:
+        """A message that has come back `limit` times is removed when it is given back."""
+        self.end: Callable[[], None] = lambda: None
+        """Called when the queue takes no copy."""
+        self._plan = plan
+        self._limit = limit
+        self._passed = passed
+        self._reader = MessageReader(own_queues, queue)
+        self._back = ToQueue(queue, Notes(own_queues, queue))
+        self._copied: set[int] = set()  # by their tags
+        self._user = ""
+
+    def decide(self, delivery: Delivery, user: str) -> Instruction:
+        self._user = user
+        return self._spared(delivery, self._plan.decide(delivery, user))
+
+    def leave(self, delivery: Delivery, user: str) -> Instruction:
+        """What becomes of a message that came after the end."""
+        self._user = user
+        return self._spared(delivery, Hold())
+
+    async def reconsider(
+        self, delivery: Delivery, sent: Publish, outcome: Returned | Refused
+    ) -> Instruction:
+        if delivery.tag not in self._copied:
+            return self._spared(delivery, await self._plan.reconsider(delivery, sent, outcome))
+        answer = await self._back.reconsider(delivery, sent, outcome)
+        return self._lost(delivery, answer) if isinstance(answer, Hold) else answer
+
+    def poisoned(self, delivery: Delivery, reason: str) -> Park | Stay | Hold:
+        if delivery.tag in self._copied:
+            return self._lost(delivery, Hold(reason))
+        answer = self._plan.poisoned(delivery, reason)
+        if isinstance(answer, Hold) and self._is_at_its_limit(delivery):
+            return self._lost(delivery, answer)
+        return answer
+
+    def _spared(self, delivery: Delivery, instruction: Instruction) -> Instruction:
+        if not isinstance(instruction, Hold) or not self._is_at_its_limit(delivery):
+            return instruction
+        answer = self._back.publish(delivery, self._user)
+        if isinstance(answer, Hold):
+            return self._lost(delivery, answer)
+        self._copied.add(delivery.tag)
+        self._passed.spared += 1
+        return answer
+
+    def _is_at_its_limit(self, delivery: Delivery) -> bool:
+        return (self._reader.evidence(delivery).deliveries or 0) >= self._limit
+
+    def _lost(self, delivery: Delivery, hold: Hold) -> Hold:
+        if delivery.tag in self._copied:
+            self._passed.spared -= 1
+        self._passed.lost[hold.reason] += 1
+        self.end()
+        return hold
+
+
+async def assure_that_we_may_publish(connect: Connect, queue: str) -> None:
+    """Raise unless a copy for a queue would be let through: by one for a queue that nobody has."""
+    connection = await connect(f"redrive ask whether {queue} can be written")
+    nowhere = f"redrive-nowhere-{secrets.token_hex(8)}"
+    try:
+        publisher = await (await connection.channel()).publisher()
+        await publisher.ready()
+        publisher.publish(Publish("", nowhere, Properties.empty().raw, b""))
+        await publisher.next_outcomes()
+        await connection.close()
+    except AccessRefused as error:
+        raise BrokerError(
+            f"{queue} was not looked into: a message at its delivery limit is kept by a copy of it"
+            f" only, and we may not publish one: {error.text}",
+            remedy="grant the user the permission to write to amq.default",
+        ) from error
+    finally:
+        connection.abort()
