@@ -46,6 +46,7 @@ class Consumer:
         self._waiter: asyncio.Future[None] | None = None
         self._error: BrokerError | None = None
         self._cancelled = False
+        self._cancelling: asyncio.Future[None] | None = None  # the broker's answer to our cancel
         self._closed = False
         self._unread = 0  # the last delivery that came too late
         self._kept = 0  # the last delivery that is held
@@ -222,10 +223,15 @@ class Consumer:
     async def cancel(self, *, take_the_rest: bool = False) -> None:
         """Stop consuming. What arrived is still the owner's; what is under way goes back, or is
         the owner's too, who then reads on until `next_batch` is empty."""
-        if self._cancelled:
-            return
-        self._cancelled = not take_the_rest
-        await self._channel.cancel(self._tag)
+        if self._cancelling is None:
+            if self._cancelled:
+                return
+            self._cancelled = not take_the_rest
+            self._cancelling = asyncio.ensure_future(self._channel.cancel(self._tag))
+            self._cancelling.add_done_callback(lambda done: done.cancelled() or done.exception())
+        # Whoever waits may be cancelled, and the channel's next call must wait all the same: a
+        # broker may answer that one first.
+        await asyncio.shield(self._cancelling)
         self._cancelled = True
         self.flush()
         self.wake()

@@ -45,7 +45,7 @@ async def supervise(
     while not stopping.is_set():
         began = loop.time()
         try:
-            await _run_until_stopped(session, stopping)
+            await run_until_stopped(session, stopping)
             return
         except BrokerError as error:
             failures = 1 if loop.time() - began > _STEADY else failures + 1
@@ -55,17 +55,23 @@ async def supervise(
             await asyncio.wait_for(stopping.wait(), delay.total_seconds())
 
 
-async def _run_until_stopped(session: Session, stopping: asyncio.Event) -> None:
+async def run_until_stopped(
+    session: Session, stopping: asyncio.Event, *, grace: float = _GRACE
+) -> bool:
+    """Run `session` to its end; one that takes longer than `grace` seconds once `stopping` is set
+    is cancelled. Whether it ended by itself."""
     running = asyncio.ensure_future(session())
     watching = asyncio.ensure_future(stopping.wait())
     try:
         await asyncio.wait((running, watching), return_when=asyncio.FIRST_COMPLETED)
         if not running.done():
-            await asyncio.wait((running,), timeout=_GRACE)
+            await asyncio.wait((running,), timeout=grace)
     finally:
         watching.cancel()
         if not running.done():
             running.cancel()
             await asyncio.wait((running,))
-    if not running.cancelled():
-        running.result()
+    if running.cancelled():
+        return False
+    running.result()
+    return True

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from redrive.broker.looking import SPEND_DELIVERIES, QueueFacts, Version
+from redrive.broker.topology import DELIVERY_LIMIT
 from redrive.domain.retry_count import CountBy
 from redrive.errors import BrokerError, RedriveError
 from redrive.work.one_pass import Passed
@@ -94,10 +95,20 @@ class Looks:
                 " back: each was put at the end of the queue as a copy, and its deliveries count"
                 " anew"
             )
+        if passed.left_to_the_broker and self._wears_out(facts):
+            found.append(
+                "the broker had to take back by itself what was not settled, and on a quorum queue"
+                " it counts that as a delivery of each message"
+            )
         if passed.cut_short:
             missed = passed.present - passed.examined
             found.append(f"{missed} messages were not looked at: {passed.cut_short}")
         return found
+
+    def _wears_out(self, facts: QueueFacts) -> bool:
+        """Whether its messages live for a number of deliveries only, as far as is known."""
+        limit = facts.delivery_limit(self.version)
+        return facts.kind != "classic" and limit is not None and limit < DELIVERY_LIMIT
 
 
 def told_of_lost(passed: Passed) -> str:

@@ -2,9 +2,14 @@
 
 It is the Mover's session on a `Window`: all rules on confirms, returns and poison are the Mover's.
 Where giving back may be a message's end, it is on `OneByOne`, by a plan that spares those.
-What the plan holds goes back at the end, in its order where the queue can keep it. A pass is not
-taken up again: if the broker is lost, what was unsettled is back in its queue, and the error goes
-to the caller.
+What the plan holds goes back at the end, in its order where the queue can keep it.
+
+A pass is not taken up again: its error goes to the caller, and all that is unsettled goes back. As
+long as the connection to the queue is open, by a nack, which costs nothing where looks cost
+nothing; only what was on a connection that is lost is given back by the broker, which counts that
+as a delivery. A pass that is stopped has a few seconds to finish what is under way, then it goes
+back too: what is unconfirmed then, as while the broker blocks publishers, is in doubt. Its message
+is in its queue, marked as redelivered, and the copy may be in its new place as well.
 """
 
 from __future__ import annotations
@@ -13,11 +18,14 @@ import asyncio
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Final
 
 import structlog
 
 from redrive.amqp import Connection, Delivery, Publish, Refused, Returned
 from redrive.amqp.lane import Connect, Lane
+from redrive.amqp.supervision import run_until_stopped
+from redrive.errors import ConnectionLost, ConsumerCancelled
 from redrive.work.mover import (
     Counts,
     Hold,
@@ -35,6 +43,15 @@ from redrive.work.window import Window
 
 log = structlog.get_logger()
 
+# SIGTERM promises ten seconds: these are spent one after the other.
+_DRAINS_WITHIN: Final = 4.0
+"""Seconds that a pass has to finish what is under way once it should stop."""
+_RETURNS_WITHIN: Final = 3.0
+"""Seconds for giving everything back in its order; after that it goes back in any."""
+_CLOSES_WITHIN: Final = 2.0
+
+_AGAIN: Final = "run it again: all that was not moved is in its queue"
+
 
 @dataclass(slots=True, kw_only=True)
 class Passed:
@@ -50,11 +67,12 @@ class Passed:
     """Why it did not see all that it should have, if it did not."""
     went_back: int = 0
     """Messages that were taken and given back, also those that nobody looked at."""
-
     spared: int = 0
     """Messages at their delivery limit that stay as a copy; the Mover counts them as moved."""
     lost: Counter[str] = field(default_factory=Counter)
     """Why others of them could not be kept, and how many."""
+    left_to_the_broker: bool = False
+    """Whether the broker had to take back by itself what was unsettled: it counts a delivery."""
 
     @property
     def moved(self) -> int:
@@ -137,9 +155,12 @@ class OnePass:
                     await assure_that_we_may_publish(self._connect, self.queue)
                 await lane.open()
                 window = self._opened(source, count)
-                await self._look(window, lane, stopping or asyncio.Event())
-                await lane.close()
+                await self._look(window, source, lane, stopping or asyncio.Event())
+            await _closed(lane)
             await source.close()
+        except (ConnectionLost, ConsumerCancelled) as error:
+            error.remedy = _AGAIN  # theirs is meant for what connects again by itself
+            raise
         finally:
             lane.abort()
             source.abort()
@@ -152,7 +173,13 @@ class OnePass:
             )
         return OneByOne(source, self.queue, count=count, limits=self._limits, pace=self.pace)
 
-    async def _look(self, window: Window | OneByOne, lane: Lane, stopping: asyncio.Event) -> None:
+    async def _look(
+        self,
+        window: Window | OneByOne,
+        source: Connection,
+        lane: Lane,
+        stopping: asyncio.Event,
+    ) -> None:
         self._window = window
         in_advance = isinstance(window, Window)
         most = self._limits.prefetch
@@ -165,9 +192,40 @@ class OnePass:
             most=most if in_advance else min(most, AT_ONCE),
             pace=self.pace if in_advance else None,
         )
-        await window.open()
-        try:
+
+        async def look() -> None:
+            await window.open()
             await session.run(until=stopping)
+
+        in_order = False
+        try:
+            in_order = await run_until_stopped(look, stopping, grace=_DRAINS_WITHIN)
+        except Exception:
+            await self._return_everything(window, source, lane)
+            raise
         finally:
             self.passed.cut_short = window.cut_short
             self.passed.went_back = window.given_back
+        if not in_order:
+            await self._return_everything(window, source, lane)
+
+    async def _return_everything(
+        self, window: Window | OneByOne, source: Connection, lane: Lane
+    ) -> None:
+        """Give back what is unsettled, after the session ended before its end."""
+        lane.abort()  # what has not gone out yet need not
+        returned = await window.return_everything(_RETURNS_WITHIN)
+        closed = await _closed(source)
+        self.passed.went_back = window.given_back
+        self.passed.left_to_the_broker = not (returned and closed)
+
+
+async def _closed(end: Connection | Lane) -> bool:
+    """Close in good order; whether the broker answered in time. One that blocks publishers does not
+    hear them."""
+    try:
+        async with asyncio.timeout(_CLOSES_WITHIN):
+            await end.close()
+    except TimeoutError:
+        return False
+    return True

@@ -23,6 +23,7 @@ import asyncio
 from typing import Final
 
 from redrive.amqp import Channel, Connection, Consumer, Delivery
+from redrive.errors import BrokerError
 from redrive.work.mover import Limits
 
 _LULL: Final = 0.1
@@ -82,8 +83,11 @@ class Window:
         await channel.transact()
         # Never more than is still wanted: what is taken for nothing is given back, and was seen.
         prefetch = min(self._prefetch, max(1, self._count - self.taken))
-        consumer = await channel.consume(self._queue, prefetch=prefetch, budget=self._budget)
-        self._consumers.append((channel, consumer))
+        try:
+            await channel.consume(self._queue, prefetch=prefetch, budget=self._budget)
+        finally:
+            if channel.consumer is not None:  # also if we were cancelled: it may have deliveries
+                self._consumers.append((channel, channel.consumer))
         self._held_by_current, self._moving_on = 0, False
 
     @property
@@ -204,10 +208,34 @@ class Window:
         for channel, consumer in consumers:
             shows = await self._give_back(channel, consumer, wait=shows)
 
-    async def _give_back(self, channel: Channel, consumer: Consumer, *, wait: bool) -> bool:
+    async def return_everything(self, within: float) -> bool:
+        """Give back all that is not settled, whatever was to become of it: in its order for so many
+        seconds, then in any. Whether all of it could be said to the broker."""
+        try:
+            async with asyncio.timeout(within):
+                return await self._return_in_order()
+        except TimeoutError:
+            for _, consumer in self._consumers:
+                consumer.return_everything()
+            return all(channel.error is None for channel, _ in self._consumers)
+
+    async def _return_in_order(self) -> bool:
+        consumers = self._consumers[::-1] if self._classic else self._consumers
+        shows, returned = True, True
+        for channel, consumer in consumers:
+            try:
+                await consumer.cancel()
+                shows = await self._give_back(channel, consumer, wait=shows, everything=True)
+            except BrokerError:  # with its channel, the broker has taken back what it held
+                returned = returned and not consumer.unanswered
+        return returned
+
+    async def _give_back(
+        self, channel: Channel, consumer: Consumer, *, wait: bool, everything: bool = False
+    ) -> bool:
         """Give back what a consumer holds, and wait until the queue shows it; whether it did.
 
-        While many answers to a quorum queue are under way, such as single acks past what is held,
+        While many answers to a quorum queue are under way, as when commits follow each other fast,
         a channel keeps some to itself, and closed too early it forgets them: what was moved would
         come back. They are in force once the nack that follows them is. Nor can the next nack
         overtake this one.
@@ -216,7 +244,10 @@ class Window:
         ready, _ = await channel.inspect_queue(self._queue)
         held = consumer.unanswered
         self.given_back += held
-        await consumer.give_back()
+        if everything:
+            consumer.return_everything()
+        else:
+            await consumer.give_back()
         deadline = asyncio.get_running_loop().time() + (_SEEN_WITHIN if wait and held else 0)
         while (await channel.inspect_queue(self._queue))[0] < ready + held:
             if asyncio.get_running_loop().time() >= deadline:

@@ -26,6 +26,7 @@ class Script:
         self.cancelled = asyncio.Event()
         self.unanswered = 0
         self.ready: Iterator[int] = iter(())
+        self.consumer: Script | None = None
 
     async def channel(self) -> Script:
         return self
@@ -35,6 +36,7 @@ class Script:
 
     async def consume(self, queue: str, **_: Any) -> Script:
         self.said.append("consume")
+        self.consumer = self
         return self
 
     async def inspect_queue(self, queue: str) -> tuple[int, int]:
