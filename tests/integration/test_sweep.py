@@ -22,7 +22,7 @@ from tests.services.commands import Redrive
 from tests.services.eventually import eventually
 from tests.services.letters import death, letter_store
 from tests.services.moving import Kind, channel_to, declare, identity, publish, ready, take_all
-from tests.services.plugin import Vhost
+from tests.services.plugin import OwnNode, Vhost
 from tests.services.sweeping import (
     COUNTS,
     DLQ,
@@ -36,8 +36,10 @@ from tests.services.sweeping import (
     version_of,
 )
 
+KINDS: tuple[Kind, ...] = ("classic", "quorum")
 
-@pytest.fixture(params=["classic", "quorum"])
+
+@pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> Kind:
     return request.param  # type: ignore[no-any-return]
 
@@ -125,6 +127,22 @@ def test_what_is_left_of_a_long_queue_keeps_its_order_and_is_looked_at_once(
     assert asyncio.run(in_queue(vhost.url, DLQ)) == left
     over = [str(number) for number, count in enumerate(counts) if count == 5]
     assert sorted(asyncio.run(in_queue(vhost.url, FINAL)), key=int) == over
+
+
+def test_a_long_queue_is_swept_by_as_many_channels_as_the_broker_lets_a_connection_have(
+    own_node: OwnNode, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = own_node("channel_max = 4")
+    counts = [5 if number % 10 == 0 else 1 for number in range(5000)]
+    for kind in KINDS:
+        queue = f"dlq.{kind}"
+        asyncio.run(fill(node.url(), kind, counts, queue))
+        redrive = Redrive(tmp_path, capsys, f'[broker]\nurl = "{node.url()}"\n')
+        ran = redrive("sweep", queue, "--max-retries", "3", "--output", "json", SPENDS)
+        assert ran.code == 0, ran.err
+        (item,) = ran.document["items"]
+        assert (item["examined"], item["moved"], item["left"]) == (5000, 500, 4500)
+        assert asyncio.run(ready(node.url(), queue)) == 4500
 
 
 def test_patterns_mean_several_queues_and_a_target_pattern_their_targets(

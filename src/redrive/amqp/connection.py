@@ -110,6 +110,11 @@ class Connection:
     def frame_max(self) -> int:
         return self._wire.frame_max
 
+    @property
+    def free_channels(self) -> int:
+        """How many more channels can be opened."""
+        return self._channel_max - len(self._wire.channels)
+
     # Opening
 
     async def open(self) -> None:

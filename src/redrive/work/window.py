@@ -56,14 +56,16 @@ class Window:
         self._queue = queue
         self._count = count
         self._classic = classic
-        widest = max(limits.prefetch, 2 * count // _MOST_CHANNELS)
-        self._prefetch = max(1, min(widest, count, _MOST_PREFETCH))
+        # Each consumer but the last one holds half of what it may have, or more.
+        channels = max(1, min(_MOST_CHANNELS, connection.free_channels))
+        narrowest = 2 * -(-count // channels)
+        self._prefetch = min(max(limits.prefetch, narrowest), count, _MOST_PREFETCH)
         self._budget = limits.budget
-        self._looks: Channel | None = None  # asks how much is ready
         self._consumers: list[tuple[Channel, Consumer]] = []
         self._of: dict[Delivery, Consumer] = {}  # what was handed out and is not settled
         self._acked: set[Consumer] = set()  # of which not all acks have been sent
         self._held_by_current = 0
+        self._enough = 0  # how many the current consumer may hold: the last one, all it gets
         self._moving_on = False
         self._ended = asyncio.Event()
         self._deadline = asyncio.get_running_loop().time() + _LONGEST
@@ -75,14 +77,15 @@ class Window:
         """Why it ended before it had what it wanted, if it did."""
 
     async def open(self) -> None:
-        self._looks = await self._connection.channel()
         await self._open_next()
 
     async def _open_next(self) -> None:
         channel = await self._connection.channel()
         await channel.transact()
         # Never more than is still wanted: what is taken for nothing is given back, and was seen.
-        prefetch = min(self._prefetch, max(1, self._count - self.taken))
+        wanted = max(1, self._count - self.taken)
+        prefetch = min(self._prefetch, wanted)
+        self._enough = wanted if prefetch == wanted else -(-prefetch // 2)
         try:
             await channel.consume(self._queue, prefetch=prefetch, budget=self._budget)
         finally:
@@ -123,6 +126,9 @@ class Window:
                 return self._hand_out(batch)
             if self._ended.is_set() or not self._moving_on:  # cancelled: the session is stopping
                 break
+            if not self._connection.free_channels:
+                self.cut_short = "the broker lets a connection have no more channels to hold more"
+                break
             await self._open_next()
         return []
 
@@ -135,7 +141,7 @@ class Window:
         others.
         """
         return (
-            2 * self._held_by_current >= self._prefetch
+            self._held_by_current >= self._enough
             and not self._moving_on
             and self.taken < self._count
             and not self._ended.is_set()
@@ -156,11 +162,11 @@ class Window:
 
     async def _is_over(self, lulls: int) -> bool:
         """Whether nothing more is to be expected after so many lulls in a row."""
-        assert self._looks is not None
-        ready, _ = await self._looks.inspect_queue(self._queue)
+        channel, current = self._consumers[-1]
+        ready, _ = await channel.inspect_queue(self._queue)
         if not ready:
             return lulls > 1  # the first time, something may have been on its way
-        if self._held_by_current + len(self._of) >= self._prefetch:
+        if current.is_full:
             return False  # there is no room: what is in flight has to land first
         if lulls > _GIVEN_NOTHING:
             self.cut_short = "the broker gives its messages to another consumer only"

@@ -27,6 +27,7 @@ class Script:
         self.unanswered = 0
         self.ready: Iterator[int] = iter(())
         self.consumer: Script | None = None
+        self.free_channels = 2047
 
     async def channel(self) -> Script:
         return self
