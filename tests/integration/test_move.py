@@ -12,6 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from redrive.amqp import Properties, Publish, fields
+from redrive.work import move, window
 from tests.services.commands import Ran, Redrive
 from tests.services.letters import death
 from tests.services.moving import channel_to, declare, identities, publish, ready, take_all
@@ -87,6 +88,31 @@ def test_a_limit_and_a_rate_are_kept(vhost: Vhost, redrive: Redrive) -> None:
     assert 0.9 <= time.monotonic() - began < 10
     assert moved(vhost, ran) == [str(number) for number in range(20)]
     assert asyncio.run(in_queue(vhost.url, FROM)) == [str(number) for number in range(20, 40)]
+
+
+def test_a_slow_move_moves_everything_however_long_it_takes(
+    vhost: Vhost, redrive: Redrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(window, "_LONGEST", 1.0)  # of one delivery, not of the move
+    monkeypatch.setattr(move, "_MOVED_WITHIN", 0.2)
+    asyncio.run(publish(vhost.url, [message(str(number)) for number in range(40)]))
+    ran = redrive("move", FROM, TO, "--rate", "20/s")
+    assert moved(vhost, ran) == [str(number) for number in range(40)]
+
+
+def test_what_a_move_had_no_time_for_is_a_failure_and_stays_in_order(
+    vhost: Vhost, redrive: Redrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(window, "_LONGEST", 1.0)
+    asyncio.run(publish(vhost.url, [message(str(number)) for number in range(40)]))
+    ran = redrive("move", FROM, TO, "--rate", "10/s", "--output", "json")
+    assert ran.code == 1
+    assert "were not looked at: a broker lets nobody hold" in ran.err
+    assert "run it again" in ran.err
+    gone = ran.document["moved"]
+    assert 1 <= gone < 40
+    assert asyncio.run(in_queue(vhost.url, TO)) == [str(number) for number in range(gone)]
+    assert asyncio.run(in_queue(vhost.url, FROM)) == [str(number) for number in range(gone, 40)]
 
 
 def test_each_goes_back_to_the_queue_where_it_failed_with_its_key_and_nowhere_else(

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from pathlib import Path
 
 import pytest
 
-from redrive.amqp import Properties, fields
+from redrive.amqp import Delivery, Properties, fields
+from redrive.broker.looking import NACK_IS_FREE
+from redrive.work.mover import Hold
+from redrive.work.peek import Peek
 from tests.services.commands import Redrive
 from tests.services.moving import Kind, declare, identities, publish, take_all
 from tests.services.plugin import Vhost
@@ -71,6 +75,30 @@ def test_a_queue_that_puts_what_was_shown_behind_the_rest_is_said_to(
     assert ("now behind the 9 that were not looked at" in ran.err) == turns, ran.err
     order = [*range(3, 12), 0, 1, 2] if turns else range(12)
     assert asyncio.run(in_queue(vhost.url, DLQ)) == [str(number) for number in order]
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_an_interrupted_peek_gives_back_in_order_what_it_holds_and_shows_what_it_saw(
+    vhost: Vhost, redrive: Redrive, monkeypatch: pytest.MonkeyPatch, kind: Kind
+) -> None:
+    asyncio.run(fill(vhost.url, kind))
+    version = asyncio.run(version_of(vhost.url))
+    decide = Peek.decide
+
+    def interrupted(plan: Peek, delivery: Delivery, user: str) -> Hold:
+        signal.raise_signal(signal.SIGINT)
+        return decide(plan, delivery, user)
+
+    monkeypatch.setattr(Peek, "decide", interrupted)
+    spends = (SPENDS,) if counts_looks(version, kind) else ()
+    ran = redrive("peek", DLQ, *spends)
+    assert ran.code == 130
+    assert "Message 1 of 5" in ran.out
+    left = asyncio.run(take_all(vhost.url, DLQ))
+    assert identities(left) == list("01234")
+    if version >= NACK_IS_FREE:
+        for each in left:
+            assert "x-delivery-count" not in Properties.read(each.properties).header_names
 
 
 def test_a_message_is_shown_as_a_letter_is_and_what_is_hidden_stays_hidden(

@@ -45,7 +45,7 @@ async def supervise(
     while not stopping.is_set():
         began = loop.time()
         try:
-            await run_until_stopped(session, stopping)
+            await run_until_stopped(session, stopping, grace=_GRACE)
             return
         except BrokerError as error:
             failures = 1 if loop.time() - began > _STEADY else failures + 1
@@ -55,9 +55,7 @@ async def supervise(
             await asyncio.wait_for(stopping.wait(), delay.total_seconds())
 
 
-async def run_until_stopped(
-    session: Session, stopping: asyncio.Event, *, grace: float = _GRACE
-) -> bool:
+async def run_until_stopped(session: Session, stopping: asyncio.Event, *, grace: float) -> bool:
     """Run `session` to its end; one that takes longer than `grace` seconds once `stopping` is set
     is cancelled. Whether it ended by itself."""
     running = asyncio.ensure_future(session())

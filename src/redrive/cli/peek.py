@@ -1,6 +1,7 @@
 """`redrive peek`: the first messages of a queue, shown as letters are, and left in it.
 
-Guarantees: as `work/peek.py` has them. Redaction rules apply to all that is shown.
+Guarantees: as `work/peek.py` has them. Redaction rules apply to all that is shown. Ctrl-C and
+SIGTERM end it in good order; what was seen is shown.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from redrive.cli.app import single
 from redrive.cli.filters import NOTHING_MATCHED
 from redrive.cli.invocation import Invocation, Output, invoked
 from redrive.cli.letter_view import LetterView
-from redrive.cli.passes import FAILED
+from redrive.cli.passes import FAILED, INTERRUPTED
 from redrive.cli.rendering import console, note, one_line, print_json
 from redrive.domain.letter import Arrival, Kept
 from redrive.work.peek import Peeked
@@ -94,7 +95,7 @@ def peek(
     from redrive.cli.logs import silence_logs  # noqa: PLC0415  (not needed for --help)
 
     silence_logs()
-    peeked = runtime.run_async(_peek(settings, queue, limit, spend=spend_deliveries))
+    peeked, interrupted = runtime.run_async(_peek(settings, queue, limit, spend=spend_deliveries))
     redaction = Redaction.by(settings.redaction)
     if invocation.output is Output.JSON:
         items = [_document(each, redaction) for each in peeked.messages]
@@ -106,23 +107,28 @@ def peek(
     if peeked.error:
         note(f"{queue}: {peeked.error}")
         raise typer.Exit(FAILED)
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
     if not peeked.messages:
         note(f"{queue} has no message that could be shown")
         raise typer.Exit(NOTHING_MATCHED)
 
 
-async def _peek(settings: Settings, queue: str, limit: int, *, spend: bool) -> Peeked:
-    async with runtime.queue_site(settings) as (site, silent):
-        if silent is not None:
-            note(f"{silent}; the queue's type and limits are unknown")
-        return await look(
-            site,
-            queue,
-            runtime.understanding(settings),
-            most=limit,
-            spend_deliveries=spend,
-            limits=runtime.limits(settings),
-        )
+async def _peek(settings: Settings, queue: str, limit: int, *, spend: bool) -> tuple[Peeked, bool]:
+    with runtime.stopped_by_signals() as stopping:
+        async with runtime.queue_site(settings) as (site, silent):
+            if silent is not None:
+                note(f"{silent}; the queue's type and limits are unknown")
+            peeked = await look(
+                site,
+                queue,
+                runtime.understanding(settings),
+                most=limit,
+                spend_deliveries=spend,
+                limits=runtime.limits(settings),
+                stopping=stopping,
+            )
+            return peeked, stopping.is_set()
 
 
 def _show(peeked: Peeked, redaction: Redaction, *, full: bool) -> None:

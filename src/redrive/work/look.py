@@ -100,9 +100,6 @@ class Looks:
                 "the broker had to take back by itself what was not settled, and on a quorum queue"
                 " it counts that as a delivery of each message"
             )
-        if passed.cut_short:
-            missed = passed.present - passed.examined
-            found.append(f"{missed} messages were not looked at: {passed.cut_short}")
         return found
 
     def _wears_out(self, facts: QueueFacts) -> bool:
@@ -157,6 +154,8 @@ class Outcome:
         self.error = self.error or told_of_lost(passed)
         self.failed = transfer.failed
         self.notes += [f"{count} not moved: {why}" for why, count in transfer.failures.items()]
+        if passed.cut_short and not self.error:
+            self.error, self.remedy = passed.shortfall, "run it again for them"
         in_doubt = 0 if dry_run else self.chosen - self.moved - self.failed
         if in_doubt:
             self.notes.append(

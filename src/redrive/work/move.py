@@ -7,7 +7,8 @@ what its new place does not take stays too, and is counted as failed.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from redrive.amqp import Connection
 from redrive.broker.live import SpareChannel
@@ -25,9 +26,9 @@ from redrive.work.return_path import ReturnPath
 from redrive.work.to_origin import ToOrigin
 from redrive.work.transfer import ToQueue, Transfer, Way
 
-_SLOW_START = 100
-"""At a pace, at most so many deliveries are held at first, or as many as ten seconds take: what is
-not moved within half an hour the broker would take back."""
+_MOVED_WITHIN: Final = 300.0
+"""Seconds: at a pace, no more is taken at once than is moved in them. What is not moved within half
+an hour the broker would take back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +98,10 @@ class QueueMove:
         order = self._order
         limits = self._limits
         if order.rate is not None:
-            most = max(_SLOW_START, int(order.rate * 10))
-            limits = Limits(prefetch=min(limits.prefetch, most), budget=limits.budget)
+            most = max(1, int(order.rate * _MOVED_WITHIN))
+            limits = replace(
+                limits, prefetch=min(limits.prefetch, most), widest=min(limits.widest, most)
+            )
         look = OnePass(order.source, transfer, connect=self._site.connect, limits=limits)
         look.classic = facts.kind == "classic"
         look.spare(facts.removed_at(self._site.version), self._site.own_queues)

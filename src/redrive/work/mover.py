@@ -127,6 +127,8 @@ class Limits:
 
     prefetch: int = 1000
     budget: int = 64_000_000
+    widest: int = 65_535
+    """The most that a pass makes of the prefetch where it holds much. A prefetch has 16 bits."""
 
 
 class Mover:

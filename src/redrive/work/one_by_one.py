@@ -67,6 +67,11 @@ class OneByOne:
         """Take nothing more."""
         self._ended = True
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether what was taken and not looked at yet should be held unseen."""
+        return self._ended
+
     async def next_batch(self) -> list[Delivery]:
         while self._unsettled > self._budget:
             self._room.clear()

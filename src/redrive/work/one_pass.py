@@ -80,6 +80,12 @@ class Passed:
         return max(0, self.counts.moved - self.spared)
 
     @property
+    def shortfall(self) -> str:
+        """What it did not see and why, in words."""
+        missed = self.present - self.examined
+        return f"{missed} messages were not looked at: {self.cut_short}" if self.cut_short else ""
+
+    @property
     def untouched(self) -> int:
         """How many of them were not even taken."""
         return max(0, self.present - self.counts.moved - self.went_back)
@@ -108,7 +114,6 @@ class OnePass:
         self._connect = connect
         self._limits = limits or Limits()
         self._most = most
-        self._ended = False
         self._window: Window | OneByOne | None = None
         self._sparing: Sparing | None = None
 
@@ -121,14 +126,13 @@ class OnePass:
 
     def end(self) -> None:
         """Look at no more messages; what is under way is finished, as at the end of all."""
-        self._ended = True
         if self._window is not None:
             self._window.end()
 
     # The session's plan is ours, which counts, and leaves unread what comes after the end.
 
     def decide(self, delivery: Delivery, user: str) -> Instruction:
-        if self._ended:
+        if self._window is None or self._window.has_ended:
             return Hold() if self._sparing is None else self._sparing.leave(delivery, user)
         self.passed.examined += 1
         return self._plan.decide(delivery, user)

@@ -7,6 +7,7 @@ unless told.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from dataclasses import dataclass
 
@@ -62,7 +63,7 @@ class Peek:
         return Hold(reason)
 
 
-async def peek(
+async def peek(  # noqa: PLR0913  (the last four are as they are by default)
     site: QueueSite,
     queue: str,
     understanding: Understanding,
@@ -70,8 +71,9 @@ async def peek(
     most: int,
     spend_deliveries: bool = False,
     limits: Limits | None = None,
+    stopping: asyncio.Event | None = None,
 ) -> Peeked:
-    """The first messages of a queue that must be there."""
+    """The first messages of a queue that must be there; fewer, if it is stopped before."""
     facts = await site.existing(queue)
     looks = Looks(site.version, spend_deliveries)
     looks.check(facts)
@@ -79,6 +81,6 @@ async def peek(
     look = OnePass(queue, plan, connect=site.connect, limits=limits, most=most)
     look.classic = facts.kind == "classic"
     look.spare(facts.removed_at(site.version), site.own_queues)
-    passed: Passed = await look.run()
-    notes = tuple(looks.notes(facts, passed))
-    return Peeked(tuple(plan.seen), passed.present, notes, told_of_lost(passed))
+    passed: Passed = await look.run(stopping)
+    notes = [*looks.notes(facts, passed), *filter(None, [passed.shortfall])]
+    return Peeked(tuple(plan.seen), passed.present, tuple(notes), told_of_lost(passed))

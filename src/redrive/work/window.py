@@ -13,13 +13,16 @@ goes back when all consumers have been cancelled, so nothing is seen twice.
 
 `Window` is a `Source` for a Mover's session. It ends by itself: when it has taken what it may, when
 the queue has nothing ready any more (somebody else takes messages too), when the broker gives us
-nothing although there is something (one consumer has the queue for itself), or shortly before the
-broker would take back what is held for too long.
+nothing although there is something (one consumer has the queue for itself), when no channel is left
+to hold more, or shortly before the broker would take back what it has had no answer to for too
+long. Then what was handed out and not looked at yet is to be held as well.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+from dataclasses import dataclass
 from typing import Final
 
 from redrive.amqp import Channel, Connection, Consumer, Delivery
@@ -34,9 +37,16 @@ _SEEN_WITHIN: Final = 3.0
 """Seconds within which a queue shows what one consumer gave back, unless somebody takes it."""
 _LOOK_EVERY: Final = 0.005
 _LONGEST: Final = 25 * 60.0
-"""Seconds that a pass may take: a broker closes the channel of who holds a delivery for 30 min."""
+"""Seconds that a delivery may wait for its answer: a broker closes the channel after 30 min."""
 _MOST_CHANNELS: Final = 1500
-_MOST_PREFETCH: Final = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """Where deliveries came from, and the earliest time at which they may have come."""
+
+    consumer: Consumer
+    at: float
 
 
 class Window:
@@ -59,16 +69,19 @@ class Window:
         # Each consumer but the last one holds half of what it may have, or more.
         channels = max(1, min(_MOST_CHANNELS, connection.free_channels))
         narrowest = 2 * -(-count // channels)
-        self._prefetch = min(max(limits.prefetch, narrowest), count, _MOST_PREFETCH)
+        self._prefetch = min(max(limits.prefetch, narrowest), count, limits.widest)
         self._budget = limits.budget
         self._consumers: list[tuple[Channel, Consumer]] = []
-        self._of: dict[Delivery, Consumer] = {}  # what was handed out and is not settled
+        self._of: dict[Delivery, _Taken] = {}  # what was handed out and is not settled
         self._acked: set[Consumer] = set()  # of which not all acks have been sent
         self._held_by_current = 0
         self._enough = 0  # how many the current consumer may hold: the last one, all it gets
         self._moving_on = False
         self._ended = asyncio.Event()
-        self._deadline = asyncio.get_running_loop().time() + _LONGEST
+        self._loop = asyncio.get_running_loop()
+        self._looked = self._loop.time()  # when all that had come was handed out
+        self._held_since = math.inf
+        self._age: asyncio.TimerHandle | None = None
         self.taken = 0
         """How many messages were handed out."""
         self.given_back = 0
@@ -77,7 +90,27 @@ class Window:
         """Why it ended before it had what it wanted, if it did."""
 
     async def open(self) -> None:
+        self._looked = self._loop.time()
+        self._watch_age()
         await self._open_next()
+
+    def _watch_age(self) -> None:
+        """End before the broker takes back the oldest delivery that it has no answer to."""
+        if self._ended.is_set():
+            return
+        now = self._loop.time()
+        oldest = self._oldest(now)
+        if now - oldest < _LONGEST:
+            self._age = self._loop.call_at(oldest + _LONGEST, self._watch_age)
+            return
+        self.cut_short = "a broker lets nobody hold a message for more than 30 minutes"
+        self._ended.set()
+
+    def _oldest(self, now: float) -> float:
+        if not any(consumer.unanswered for _, consumer in self._consumers):
+            return now
+        under_way = next((taken.at for taken in self._of.values()), math.inf)
+        return min(self._held_since, under_way, self._looked)
 
     async def _open_next(self) -> None:
         channel = await self._connection.channel()
@@ -101,14 +134,16 @@ class Window:
         """Hand out nothing more."""
         self._ended.set()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether what was handed out and not looked at yet should be held unseen."""
+        return self._ended.is_set()
+
     # What a session asks for
 
     async def next_batch(self) -> list[Delivery]:
         lulls = 0
         while not self._ended.is_set() and self.taken < self._count:
-            if asyncio.get_running_loop().time() > self._deadline:
-                self.cut_short = "a broker lets nobody hold messages for more than 30 minutes"
-                break
             if self._is_closing and self._current.is_full:
                 await self._move_on()
             try:
@@ -157,7 +192,8 @@ class Window:
             self._current.hold(surplus)
         batch = batch[:wanted]
         self.taken += len(batch)
-        self._of.update(dict.fromkeys(batch, self._current))
+        self._of.update(dict.fromkeys(batch, _Taken(self._current, self._looked)))
+        self._looked = self._loop.time()
         return batch
 
     async def _is_over(self, lulls: int) -> bool:
@@ -169,7 +205,7 @@ class Window:
         if current.is_full:
             return False  # there is no room: what is in flight has to land first
         if lulls > _GIVEN_NOTHING:
-            self.cut_short = "the broker gives its messages to another consumer only"
+            self.cut_short = "the broker gives them to another consumer only"
             return True
         return False
 
@@ -179,19 +215,21 @@ class Window:
 
     def ack(self, *deliveries: Delivery) -> None:
         for delivery in deliveries:
-            consumer = self._of.pop(delivery)
+            consumer = self._of.pop(delivery).consumer
             consumer.ack(delivery)
             self._acked.add(consumer)
 
     def requeue(self, delivery: Delivery) -> None:
-        self._of.pop(delivery).requeue(delivery)
+        self._of.pop(delivery).consumer.requeue(delivery)
 
     def reject(self, delivery: Delivery) -> None:
-        self._of.pop(delivery).reject(delivery)
+        self._of.pop(delivery).consumer.reject(delivery)
 
     def hold(self, delivery: Delivery) -> None:
-        consumer = self._of.pop(delivery)
+        taken = self._of.pop(delivery)
+        consumer = taken.consumer
         consumer.hold(delivery)
+        self._held_since = min(self._held_since, taken.at)
         if consumer is self._current:
             self._held_by_current += 1
 
@@ -202,8 +240,13 @@ class Window:
         self._acked &= waits
 
     async def cancel(self) -> None:
-        self._ended.set()
+        self._end()
         await self._current.cancel()
+
+    def _end(self) -> None:
+        self._ended.set()
+        if self._age is not None:
+            self._age.cancel()
 
     async def give_back(self) -> None:
         for _, consumer in self._consumers:
@@ -217,6 +260,7 @@ class Window:
     async def return_everything(self, within: float) -> bool:
         """Give back all that is not settled, whatever was to become of it: in its order for so many
         seconds, then in any. Whether all of it could be said to the broker."""
+        self._end()
         try:
             async with asyncio.timeout(within):
                 return await self._return_in_order()
