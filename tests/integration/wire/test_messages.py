@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 import pytest
@@ -152,6 +153,23 @@ async def test_what_nobody_read_goes_back_in_transactions_too(
     await consumer.cancel()
     consumer.return_everything()
     await eventually_async(lambda: length_is(channel, "q", 3))
+
+
+async def test_a_call_after_a_cancel_that_nobody_waits_for_any_more_gets_its_own_answer(
+    connection: Connection, channel: Channel
+) -> None:
+    """The broker may answer it before the cancel."""
+    await channel.declare_queue("q")
+    for _ in range(20):
+        consuming = await connection.channel()
+        consumer = await consuming.consume("q", prefetch=1)
+        given_up = asyncio.create_task(consumer.cancel())
+        await asyncio.sleep(0)
+        given_up.cancel()
+        assert (await consuming.inspect_queue("q"))[0] == 0
+        await consumer.cancel()
+        assert await consuming.inspect_queue("q") == (0, 0)
+        await consuming.close()
 
 
 async def test_a_consumer_has_at_most_its_prefetch_unsettled(
