@@ -157,7 +157,7 @@ class Outcome:
         if passed.cut_short and not self.error:
             self.error, self.remedy = passed.shortfall, "run it again for them"
         in_doubt = 0 if dry_run else self.chosen - self.moved - self.failed
-        if in_doubt:
+        if in_doubt > 0:
             self.notes.append(
                 f"{in_doubt} were under way: each is still in its queue, in its new one, or in both"
             )

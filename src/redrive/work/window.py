@@ -21,6 +21,7 @@ long. Then what was handed out and not looked at yet is to be held as well.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from dataclasses import dataclass
 from typing import Final
@@ -272,9 +273,11 @@ class Window:
     async def _return_in_order(self) -> bool:
         consumers = self._consumers[::-1] if self._classic else self._consumers
         shows, returned = True, True
+        for _, consumer in consumers:  # or one that still consumes would get what others give back
+            with contextlib.suppress(BrokerError):
+                await consumer.cancel()
         for channel, consumer in consumers:
             try:
-                await consumer.cancel()
                 shows = await self._give_back(channel, consumer, wait=shows, everything=True)
             except BrokerError:  # with its channel, the broker has taken back what it held
                 returned = returned and not consumer.unanswered
