@@ -34,6 +34,8 @@ _LULL: Final = 0.1
 """Seconds without a delivery after which the broker is asked whether there is anything left."""
 _GIVEN_NOTHING: Final = 300
 """Lulls in a row, with messages ready and room for them, after which no more is expected."""
+_NOTHING_ON_ITS_WAY: Final = 30
+"""Lulls in a row, with room for messages, after which none is on its way from a busy broker."""
 _SEEN_WITHIN: Final = 3.0
 """Seconds within which a queue shows what one consumer gave back, unless somebody takes it."""
 _LOOK_EVERY: Final = 0.005
@@ -151,11 +153,11 @@ class Window:
                 async with asyncio.timeout(_LULL):
                     batch = await self._current.next_batch()
             except TimeoutError:
-                if self._is_closing:  # whatever made room for more, nothing came
-                    await self._move_on()
-                    continue
                 lulls += 1
-                if await self._is_over(lulls):
+                if self._is_closing:
+                    if lulls >= _NOTHING_ON_ITS_WAY:  # somebody else has taken the rest
+                        await self._move_on()
+                elif await self._is_over(lulls):
                     break
                 continue
             if batch:

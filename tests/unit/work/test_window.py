@@ -98,7 +98,10 @@ async def test_a_consumer_that_has_enough_is_cancelled_when_nothing_is_on_its_wa
     assert script.said[6:] == ["cancel", "consume"]
 
 
-async def test_a_consumer_that_nothing_more_comes_to_is_cancelled_after_a_lull() -> None:
+async def test_a_consumer_that_nothing_more_comes_to_is_cancelled_after_some_lulls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(window_module, "_LULL", 0.001)
     script = Script()
     window = await opened(script)
     script.deliveries.put_nowait(deliveries(1, 2))
