@@ -159,7 +159,7 @@ async def test_a_collector_collects_and_sends_nothing(place: Place) -> None:
         await place.becomes(("m", State.PENDING.value))
     await place.dead("n")
     await refused(collector, "replay", "--queue", "orders", "--yes", "--ignore-health")
-    await refused(collector, "move", DEAD, "mail")
+    await refused(collector, "move", DEAD, "mail", "--spend-deliveries")
     assert [await ready(url, queue) for queue in ("orders", "mail")] == [0, 0]
     await publish(url, [Publish("", "mail", Properties.empty().persistent().raw, b"theirs")])
     await refused(collector, "peek", "mail")

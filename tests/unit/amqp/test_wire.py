@@ -460,7 +460,7 @@ async def test_what_arrives_after_the_cancel_goes_back_to_the_queue_by_one_nack(
     stub.feed(deliver(consumer, 1, "k", b"\x00\x00", b"in time"))
     (mine,) = await consumer.next_batch()
     cancelling = asyncio.ensure_future(consumer.cancel())
-    await asyncio.sleep(0)
+    await asyncio.sleep(0.01)  # until it is said to the broker
     for tag in (2, 3):
         stub.feed(deliver(consumer, tag, "k", b"\x00\x00", b"late"))
     stub.feed(method(commands.Basic.CancelOk(consumer_tag="any")))
