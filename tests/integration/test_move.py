@@ -90,11 +90,17 @@ def test_a_limit_and_a_rate_are_kept(vhost: Vhost, redrive: Redrive) -> None:
     assert asyncio.run(in_queue(vhost.url, FROM)) == [str(number) for number in range(20, 40)]
 
 
+@pytest.mark.parametrize(("prefetch", "moved_within"), [(4, 300.0), (1000, 0.2)])
 def test_a_slow_move_moves_everything_however_long_it_takes(
-    vhost: Vhost, redrive: Redrive, monkeypatch: pytest.MonkeyPatch
+    vhost: Vhost,
+    redrive: Redrive,
+    monkeypatch: pytest.MonkeyPatch,
+    prefetch: int,
+    moved_within: float,
 ) -> None:
     monkeypatch.setattr(window, "_LONGEST", 1.0)  # of one delivery, not of the move
-    monkeypatch.setattr(move, "_MOVED_WITHIN", 0.2)
+    monkeypatch.setattr(move, "_MOVED_WITHIN", moved_within)
+    monkeypatch.setenv("REDRIVE_BROKER__PREFETCH", str(prefetch))
     asyncio.run(publish(vhost.url, [message(str(number)) for number in range(40)]))
     ran = redrive("move", FROM, TO, "--rate", "20/s")
     assert moved(vhost, ran) == [str(number) for number in range(40)]
