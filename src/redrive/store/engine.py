@@ -10,6 +10,7 @@ Guarantees:
 - Nothing is committed to a SQLite file that is not at its path any more.
 - A SQLite store is private: its file is made with mode 0600, its folder with 0700. WAL files take
   the mode of the database. A database that is not ours is neither made nor switched to WAL.
+- A query of PostgreSQL (14 and later) ends within seconds when its client is gone.
 - No exception of SQLAlchemy or a driver leaves `reading` and `writing` as itself.
 
 A connection that the server has dropped is found out when it is taken from the pool, and replaced.
@@ -49,6 +50,10 @@ _LIBPQ_DEFAULTS: Final = {
     "keepalives_count": "2",
     "tcp_user_timeout": "15000",
 }
+_LOOKS_FOR_ITS_CLIENT: Final = "5s"
+"""How often PostgreSQL looks amid a query whether anybody waits for it. A request to cancel that
+overtakes its query is ignored, and the query would run to its end for nobody, with its locks."""
+_LOOKS_FOR_ITS_CLIENT_SINCE: Final = 14_00_00
 _WRITES: Final = "redrive_writes"
 _Turns: TypeAlias = WeakValueDictionary[str, asyncio.Lock]
 _TURNS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns]] = WeakKeyDictionary()
@@ -159,6 +164,11 @@ def _postgres_engine(url: str) -> AsyncEngine:
         connection = await psycopg.AsyncConnection.connect(**parameters)
         # Else a COPY takes bytes by way of the dumper of the DB API's `Binary`, which is Python's.
         connection.adapters.register_dumper(bytes, BytesBinaryDumper)
+        try:
+            await _let_it_look_for_its_client(connection)
+        except BaseException:
+            await connection.close()
+            raise
         return connection
 
     return create_async_engine(
@@ -167,6 +177,20 @@ def _postgres_engine(url: str) -> AsyncEngine:
         pool_pre_ping=True,
         hide_parameters=True,
     )
+
+
+async def _let_it_look_for_its_client(connection: psycopg.AsyncConnection[Any]) -> None:
+    if connection.info.server_version < _LOOKS_FOR_ITS_CLIENT_SINCE:
+        return
+    try:
+        await connection.execute(
+            f"SET client_connection_check_interval = '{_LOOKS_FOR_ITS_CLIENT}'"
+        )
+    except psycopg.errors.InvalidParameterValue:
+        # Not on every system that PostgreSQL runs on can it look.
+        await connection.rollback()
+    else:
+        await connection.commit()
 
 
 # SQLite
