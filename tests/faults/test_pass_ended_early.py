@@ -91,6 +91,26 @@ async def test_losing_the_publishing_connection_costs_what_is_held_no_delivery(
         assert identities(there) == sorted(identities(there), key=int)
 
 
+async def test_losing_the_publishing_connection_costs_one_delivery_where_each_look_is_one(
+    vhost: Vhost, proxy: NewProxy
+) -> None:
+    await declare(vhost.url, DLQ, "quorum", x_delivery_limit=5)
+    await declare(vhost.url, FINAL, "quorum")
+    await publish(vhost.url, [dead(each, 5 if each % 2 else 1) for each in range(MESSAGES)])
+    way = await proxy("127.0.0.1", vhost.node.port)
+    way.cut_after(sent=3_000)
+    connect = by_another_way(vhost.url, PUBLISHES, way.through(vhost.url))
+    outcome = await sweep(connect, DLQ, FINAL, management_of(vhost.url, vhost.management_url))
+    assert outcome.error
+    assert not [note for note in outcome.notes if "take back by itself" in note]
+    there = await take_all(vhost.url, DLQ)  # at once: they were given back before it ended
+    moved = identities(await take_all(vhost.url, FINAL))
+    assert {*identities(there), *moved} == set(EVERYTHING)
+    assert max(Counter(identities(there)).values()) == 1
+    counts = await version_of(vhost.url) < NACK_IS_FREE
+    assert deliveries_spent(there) == ({None, 1} if counts else {None})
+
+
 async def test_losing_the_connection_to_the_queue_loses_nothing_and_says_what_it_cost(
     vhost: Vhost, proxy: NewProxy
 ) -> None:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import pytest
 
+from redrive.work import move, one_by_one, window
 from tests.services.commands import Ran, Redrive
 from tests.services.eventually import eventually
 from tests.services.moving import declare, publish, ready
@@ -110,6 +111,30 @@ def test_the_order_of_many_is_kept(vhost: Vhost, redrive: Redrive) -> None:
         ran = redrive("peek", DLQ, "--limit", "200", SPENDS)
         assert (ran.code, "keep the order" in ran.err) == (0, False), ran.err
     assert asyncio.run(in_queue(vhost.url, DLQ)) == numbers(300)
+
+
+def test_a_slow_move_of_such_a_queue_moves_everything_however_long_it_takes(
+    vhost: Vhost, redrive: Redrive, counts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for taking in (one_by_one, window):
+        monkeypatch.setattr(taking, "LONGEST", 1.0)  # of one delivery, not of the move
+    monkeypatch.setattr(move, "_MOVED_WITHIN", 0.2)
+    fill_with(vhost, 40)
+    ran = redrive("move", DLQ, FINAL, "--rate", "20/s", SPENDS)
+    assert ran.code == 0, ran.err
+    assert all_there(vhost, FINAL) == numbers(40)
+
+
+def test_what_such_a_move_held_for_too_long_goes_back_and_is_a_failure(
+    vhost: Vhost, redrive: Redrive, counts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for taking in (one_by_one, window):
+        monkeypatch.setattr(taking, "LONGEST", 1.0)
+    fill_with(vhost, 40)
+    ran = redrive("move", DLQ, FINAL, "--rate", "10/s", "--search", "nowhere", SPENDS)
+    assert ran.code == 1
+    assert "were not looked at: a broker lets nobody hold" in ran.err
+    assert all_there(vhost) == numbers(40)
 
 
 @pytest.fixture

@@ -102,10 +102,8 @@ class QueueMove:
             limits = replace(
                 limits, prefetch=min(limits.prefetch, most), widest=min(limits.widest, most)
             )
-        look = OnePass(order.source, transfer, connect=self._site.connect, limits=limits)
-        look.classic = facts.kind == "classic"
-        look.spare(facts.removed_at(self._site.version), self._site.own_queues)
-        look.pace = Rate(order.rate) if order.rate is not None else None
+        pace = Rate(order.rate) if order.rate is not None else None
+        look = self._site.pass_over(facts, transfer, limits=limits, pace=pace)
         transfer.end = look.end
         self.under_way = look
         outcome = Outcome(queue=order.source, target=order.target or "(origin)")

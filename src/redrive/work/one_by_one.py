@@ -13,18 +13,15 @@ answered by an answer for each message. So there are never more under way at onc
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Final
 
 from redrive.amqp import Channel, Connection, Delivery
+from redrive.work.giving_back import HELD_TOO_LONG, LONGEST, shown
 from redrive.work.mover import Limits, Pace
 
 AT_ONCE: Final = 30
 """So many messages are answered at a time, at most."""
-_LONGEST: Final = 25 * 60.0
-"""Seconds that a pass may take: a broker closes the channel of who holds a delivery for 30 min."""
-_SEEN_WITHIN: Final = 3.0
-"""Seconds within which a queue shows what was given back, unless somebody takes it."""
-_LOOK_EVERY: Final = 0.005
 
 
 class OneByOne:
@@ -47,10 +44,11 @@ class OneByOne:
         self._pace = pace
         self._channel: Channel | None = None
         self._held: list[int] = []  # tags
+        self._held_since = math.inf
+        self._under_way: dict[int, float] = {}  # when each came that is neither settled nor held
         self._unsettled = 0  # bytes
         self._room = asyncio.Event()
         self._ended = False
-        self._deadline = asyncio.get_running_loop().time() + _LONGEST
         self.taken = 0
         self.given_back = 0
         self.cut_short = ""
@@ -78,8 +76,9 @@ class OneByOne:
             await self._room.wait()
         if self._pace is not None and self.taken:
             await self._pace(1)
-        if asyncio.get_running_loop().time() > self._deadline:
-            self.cut_short = "a broker lets nobody hold messages for more than 30 minutes"
+        now = asyncio.get_running_loop().time()
+        if now - min(self._held_since, *self._under_way.values(), now) > LONGEST:
+            self.cut_short = HELD_TOO_LONG
             return []
         if self._ended or self.taken >= self._count:
             return []
@@ -87,6 +86,7 @@ class OneByOne:
         if delivery is None:
             return []
         self.taken += 1
+        self._under_way[delivery.tag] = now
         self._unsettled += delivery.size
         return [delivery]
 
@@ -109,9 +109,11 @@ class OneByOne:
 
     def hold(self, delivery: Delivery) -> None:
         self._held.append(delivery.tag)
+        self._held_since = min(self._held_since, self._under_way[delivery.tag])
         self._release(delivery)
 
     def _release(self, delivery: Delivery) -> None:
+        del self._under_way[delivery.tag]
         self._unsettled -= delivery.size
         self._room.set()
 
@@ -130,16 +132,7 @@ class OneByOne:
             # All that were taken before and are not held are settled: it names these only.
             self._open.nack(tags[-1], multiple=True, requeue=True)
             self.given_back += len(tags)
-            shows = await self._shown(ready + len(tags), wait=shows)
-
-    async def _shown(self, count: int, *, wait: bool) -> bool:
-        """Wait until the queue has so many; whether it has. Else somebody takes them."""
-        deadline = asyncio.get_running_loop().time() + (_SEEN_WITHIN if wait else 0)
-        while (await self._open.inspect_queue(self._queue))[0] < count:
-            if asyncio.get_running_loop().time() >= deadline:
-                return False
-            await asyncio.sleep(_LOOK_EVERY)
-        return wait
+            shows = await shown(self._open, self._queue, ready + len(tags), wait=shows)
 
     async def return_everything(self, within: float) -> bool:
         """Give back all that is not settled; whether it could be said to the broker."""

@@ -94,7 +94,7 @@ class Passed:
 class OnePass:
     """Looks at the messages of one queue, once."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (what is not named is as it is for a plain look)
         self,
         queue: str,
         plan: Plan,
@@ -102,26 +102,29 @@ class OnePass:
         connect: Connect,
         limits: Limits | None = None,
         most: int | None = None,
+        pace: Pace | None = None,
+        classic: bool = False,
+        removed_at: int | None = None,
+        own_queues: Collection[str] = (),
     ) -> None:
-        """`most` messages are looked at; all that are there by default."""
+        """`most` messages are looked at; all that are there by default. `classic` if it is known to
+        be such a queue: what those get back comes in another order. `removed_at`: a message that
+        has come back so many times is removed when it is given back, and is to be spared that."""
         self.queue = queue
         self.passed = Passed()
         """What was seen so far."""
-        self.pace: Pace | None = None
-        self.classic = False
-        """Whether it is known to be a classic queue: what those get back comes in another order."""
         self._plan = plan
         self._connect = connect
         self._limits = limits or Limits()
         self._most = most
+        self._pace = pace
+        self._classic = classic
         self._window: Window | OneByOne | None = None
         self._sparing: Sparing | None = None
-
-    def spare(self, limit: int | None, own_queues: Collection[str]) -> None:
-        """Let no message be removed by being given back, if there is a delivery limit for that."""
-        if limit is not None:
-            self._sparing = Sparing(self._plan, self.queue, limit, own_queues, self.passed)
-            self._sparing.end = self.end
+        if removed_at is not None:
+            self._sparing = Sparing(
+                plan, queue, removed_at, own_queues, self.passed, give_up=self.end
+            )
             self._plan = self._sparing
 
     def end(self) -> None:
@@ -173,9 +176,9 @@ class OnePass:
     def _opened(self, source: Connection, count: int) -> Window | OneByOne:
         if self._sparing is None:
             return Window(
-                source, self.queue, count=count, limits=self._limits, classic=self.classic
+                source, self.queue, count=count, limits=self._limits, classic=self._classic
             )
-        return OneByOne(source, self.queue, count=count, limits=self._limits, pace=self.pace)
+        return OneByOne(source, self.queue, count=count, limits=self._limits, pace=self._pace)
 
     async def _look(
         self,
@@ -194,7 +197,7 @@ class OnePass:
             self.passed.counts,
             log.bind(queue=self.queue),
             most=most if in_advance else min(most, AT_ONCE),
-            pace=self.pace if in_advance else None,
+            pace=self._pace if in_advance else None,
         )
 
         async def look() -> None:

@@ -15,7 +15,6 @@ from redrive.amqp import Delivery, Publish, Refused, Returned
 from redrive.domain.letter import Arrival
 from redrive.work.look import Looks, told_of_lost
 from redrive.work.mover import Hold, Limits
-from redrive.work.one_pass import OnePass, Passed
 from redrive.work.queue_site import QueueSite
 from redrive.work.system_state import SystemState
 from redrive.work.understand import Understanding, utc_now
@@ -78,9 +77,6 @@ async def peek(  # noqa: PLR0913  (the last four are as they are by default)
     looks = Looks(site.version, spend_deliveries)
     looks.check(facts)
     plan = Peek(queue, understanding)
-    look = OnePass(queue, plan, connect=site.connect, limits=limits, most=most)
-    look.classic = facts.kind == "classic"
-    look.spare(facts.removed_at(site.version), site.own_queues)
-    passed: Passed = await look.run(stopping)
+    passed = await site.pass_over(facts, plan, limits=limits, most=most).run(stopping)
     notes = [*looks.notes(facts, passed), *filter(None, [passed.shortfall])]
     return Peeked(tuple(plan.seen), passed.present, tuple(notes), told_of_lost(passed))

@@ -19,6 +19,8 @@ from redrive.broker.management import Management
 from redrive.broker.queue_kind import is_classic
 from redrive.broker.topology import DELIVERY_LIMIT
 from redrive.errors import AccessRefused, ManagementError, NotFound
+from redrive.work.mover import Limits, Pace, Plan
+from redrive.work.one_pass import OnePass
 
 _COLUMNS = (
     *("name", "type", "durable", "exclusive", "auto_delete", "arguments", "policy"),
@@ -74,6 +76,28 @@ class QueueSite:
         if facts is None:
             raise NotFound(404, f"no queue {queue!r}")
         return facts
+
+    def pass_over(
+        self,
+        facts: QueueFacts,
+        plan: Plan,
+        *,
+        limits: Limits | None,
+        most: int | None = None,
+        pace: Pace | None = None,
+    ) -> OnePass:
+        """A look at each message of a queue that costs none of them its place."""
+        return OnePass(
+            facts.name,
+            plan,
+            connect=self.connect,
+            limits=limits,
+            most=most,
+            pace=pace,
+            classic=facts.kind == "classic",
+            removed_at=facts.removed_at(self.version),
+            own_queues=self.own_queues,
+        )
 
     async def with_consumers(self, facts: QueueFacts) -> QueueFacts:
         """The same with who consumes it now, as far as anybody tells: a list of queues does not."""

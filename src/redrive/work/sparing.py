@@ -32,11 +32,18 @@ class Sparing:
     """Wraps the plan of one pass over a queue with a delivery limit."""
 
     def __init__(
-        self, plan: Plan, queue: str, limit: int, own_queues: Collection[str], passed: Passed
+        self,
+        plan: Plan,
+        queue: str,
+        limit: int,
+        own_queues: Collection[str],
+        passed: Passed,
+        *,
+        give_up: Callable[[], None],
     ) -> None:
-        """A message that has come back `limit` times is removed when it is given back."""
-        self.end: Callable[[], None] = lambda: None
-        """Called when the queue takes no copy."""
+        """A message that has come back `limit` times is removed when it is given back. `give_up` is
+        called when the queue takes no copy."""
+        self._give_up = give_up
         self._plan = plan
         self._limit = limit
         self._passed = passed
@@ -87,7 +94,7 @@ class Sparing:
         if delivery.tag in self._copied:
             self._passed.spared -= 1
         self._passed.lost[hold.reason] += 1
-        self.end()
+        self._give_up()
         return hold
 
 

@@ -172,9 +172,7 @@ class Sweeper:
             dry_run=self._order.dry_run,
             most=self._order.most,
         )
-        look = OnePass(leg.queue, transfer, connect=self._site.connect, limits=self._limits)
-        look.classic = leg.facts.kind == "classic"
-        look.spare(leg.facts.removed_at(self._site.version), self._site.own_queues)
+        look = self._site.pass_over(leg.facts, transfer, limits=self._limits)
         transfer.end = look.end
         try:
             self._looks.check_count_by(leg.facts, self._order.count_by)

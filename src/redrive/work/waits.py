@@ -47,8 +47,7 @@ async def waits_of(connect: Connect, queue: str, kind: str) -> Waiting:
     Where all that were seen wait alike, what is not seen went by itself, in its time.
     """
     plan = _Waits()
-    look = OnePass(queue, plan, connect=connect, most=MOST)
-    look.classic = kind == "classic"
+    look = OnePass(queue, plan, connect=connect, most=MOST, classic=kind == "classic")
     passed = await look.run()
     ttls = tuple(plan.seen)
     mixed = len(set(ttls)) > 1 or len(ttls) == 1

@@ -28,6 +28,7 @@ from typing import Final
 
 from redrive.amqp import Channel, Connection, Consumer, Delivery
 from redrive.errors import BrokerError
+from redrive.work.giving_back import HELD_TOO_LONG, LONGEST, shown
 from redrive.work.mover import Limits
 
 _LULL: Final = 0.1
@@ -36,11 +37,6 @@ _GIVEN_NOTHING: Final = 300
 """Lulls in a row, with messages ready and room for them, after which no more is expected."""
 _NOTHING_ON_ITS_WAY: Final = 30
 """Lulls in a row, with room for messages, after which none is on its way from a busy broker."""
-_SEEN_WITHIN: Final = 3.0
-"""Seconds within which a queue shows what one consumer gave back, unless somebody takes it."""
-_LOOK_EVERY: Final = 0.005
-_LONGEST: Final = 25 * 60.0
-"""Seconds that a delivery may wait for its answer: a broker closes the channel after 30 min."""
 _MOST_CHANNELS: Final = 1500
 
 
@@ -103,10 +99,10 @@ class Window:
             return
         now = self._loop.time()
         oldest = self._oldest(now)
-        if now - oldest < _LONGEST:
-            self._age = self._loop.call_at(oldest + _LONGEST, self._watch_age)
+        if now - oldest < LONGEST:
+            self._age = self._loop.call_at(oldest + LONGEST, self._watch_age)
             return
-        self.cut_short = "a broker lets nobody hold a message for more than 30 minutes"
+        self.cut_short = HELD_TOO_LONG
         self._ended.set()
 
     def _oldest(self, now: float) -> float:
@@ -303,9 +299,6 @@ class Window:
             consumer.return_everything()
         else:
             await consumer.give_back()
-        deadline = asyncio.get_running_loop().time() + (_SEEN_WITHIN if wait and held else 0)
-        while (await channel.inspect_queue(self._queue))[0] < ready + held:
-            if asyncio.get_running_loop().time() >= deadline:
-                return False  # somebody else takes them: no use to wait for the others
-            await asyncio.sleep(_LOOK_EVERY)
-        return wait
+        if not held:
+            return wait
+        return await shown(channel, self._queue, ready + held, wait=wait)

@@ -31,6 +31,7 @@ from redrive.errors import (
     NotFound,
     Unpublishable,
 )
+from tests.services.eventually import eventually_async
 from tests.strategies import damaged, sections
 from tests.stub_transport import Stub, content, deliver, frame, give_back, method
 
@@ -459,8 +460,9 @@ async def test_what_arrives_after_the_cancel_goes_back_to_the_queue_by_one_nack(
     consumer = await stub.consumer(channel)
     stub.feed(deliver(consumer, 1, "k", b"\x00\x00", b"in time"))
     (mine,) = await consumer.next_batch()
+    said = len(stub.transport.written)
     cancelling = asyncio.ensure_future(consumer.cancel())
-    await asyncio.sleep(0.01)  # until it is said to the broker
+    await eventually_async(lambda: len(stub.transport.written) > said)
     for tag in (2, 3):
         stub.feed(deliver(consumer, tag, "k", b"\x00\x00", b"late"))
     stub.feed(method(commands.Basic.CancelOk(consumer_tag="any")))
