@@ -49,9 +49,8 @@ def print_tables(results: Sequence[Result], *, broker: str, quick: bool) -> None
     console.print(f"RabbitMQ {broker}, {os.cpu_count()} cores shared with it{note}")
     for text in (text for result in results for text in result.notes):
         console.print(f"[yellow]note[/]    {text}")
-    for target in (target for result in results for target in result.targets):
-        word = "[green]met[/]   " if target.met else "[red]missed[/]"
-        console.print(f"{word}  {target.name}: {target.got} (wanted: {target.wanted})")
+    if any(result.targets for result in results):
+        console.print(_grid(_targets(results)))
 
 
 def print_json(results: Sequence[Result], *, broker: str, quick: bool) -> None:
@@ -69,6 +68,25 @@ def print_json(results: Sequence[Result], *, broker: str, quick: bool) -> None:
         },
     }
     print(json.dumps(found, indent=2, ensure_ascii=False))
+
+
+def _targets(results: Sequence[Result]) -> Table:
+    """What every bench was to show, and what it showed."""
+    return Table(
+        title="Targets",
+        columns=("bench", "what", "measured", "wanted", ""),
+        rows=[
+            (
+                result.name,
+                target.name,
+                target.got,
+                target.wanted,
+                "[green]met[/]" if target.met else "[red]missed[/]",
+            )
+            for result in results
+            for target in result.targets
+        ],
+    )
 
 
 def _grid(table: Table) -> rich.table.Table:

@@ -2,7 +2,7 @@
 
 - hop: `retry-queue` to a tier, policy and headers included, against the shovel (over TCP, and
   inside the broker) moving the same messages between the same queues; once into an empty tier,
-  once into one where 100,000 wait.
+  once into one where 100,000 wait. A control does without the topic exchange before the tiers.
 - return: `retry-queue-1` to origin queues, one and 1,000 of them; see bench/returns.py.
 - lateness: a consumer rejects 1,000 messages a second; how much later than its tier's delay does
   each come back?
@@ -18,7 +18,7 @@ from statistics import median, quantiles
 from typing import Any
 
 from bench import returns
-from bench.clients import SHOVELS, Moving, in_full, start_retrier
+from bench.clients import SHOVELS, Client, Moving, in_full, start_retrier
 from bench.figures import Target, at_least, below, pace, within_rounds
 from bench.messages import BODY
 from bench.movers import Order
@@ -33,7 +33,9 @@ _ROUNDS = 5
 _HOUR, _SECOND = "1h", "1s"
 _RETRY, _TIER = "retry-queue", "queue.delay.1"
 _RETRIER, _FULL_TIER = "retrier", "retrier, full tier"
-_CLIENTS = (_RETRIER, *(shovel.name for shovel in SHOVELS))
+_STRAIGHT = Client("mover alone, straight to the tier", "redrive", 1.0)
+_PEERS = (*SHOVELS, _STRAIGHT)
+_CLIENTS = (_RETRIER, *(peer.name for peer in _PEERS))
 _PER_SECOND = 1_000
 _LATE_MS = 250
 
@@ -106,9 +108,9 @@ async def _hop(stage: Stage, channel: Channel, client: str, messages: int, alrea
 
 
 async def _hopper(stage: Stage, client: str) -> Moving:
-    for shovel in SHOVELS:
-        if shovel.name == client:
-            return await shovel.prepare(stage, Order(stage.url, _RETRY, _TIER))
+    for peer in _PEERS:
+        if peer.name == client:
+            return await peer.prepare(stage, Order(stage.url, _RETRY, _TIER))
     return await start_retrier(stage, _HOUR, _RETRY)
 
 
