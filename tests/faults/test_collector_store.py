@@ -275,6 +275,7 @@ class DyingOnce:
         self._letters = store.letters
         self._postgres = postgres
         self.died = False
+        self.writers = store.letters.writers
 
     async def add(self, arrivals: Sequence[Arrival], *, again: bool = False) -> list[Collected]:
         if "refused" in arrivals[0].letter.error_reason and not self.died:

@@ -108,7 +108,7 @@ async def test_losing_the_publishing_connection_costs_one_delivery_where_each_lo
     assert {*identities(there), *moved} == set(EVERYTHING)
     assert max(Counter(identities(there)).values()) == 1
     counts = await version_of(vhost.url) < NACK_IS_FREE
-    assert deliveries_spent(there) == ({None, 1} if counts else {None})
+    assert deliveries_spent(there) - {None, 0} == ({1} if counts else set())
 
 
 async def test_losing_the_connection_to_the_queue_loses_nothing_and_says_what_it_cost(

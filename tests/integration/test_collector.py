@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -17,9 +17,10 @@ from redrive.amqp import Properties, Publish, fields
 from redrive.broker.management import Management
 from redrive.broker.topology import describe
 from redrive.domain.filters import Filters
-from redrive.domain.letter import Fate, Kept
+from redrive.domain.letter import Arrival, Collected, Fate, Kept
 from redrive.events import Event, Events, LetterCollected
 from redrive.settings.sections import TopologySettings
+from redrive.store.letters import Letters
 from redrive.store.store import Store
 from redrive.work import collection
 from redrive.work.collection import QueueCollection
@@ -36,6 +37,7 @@ from tests.services.collecting import (
     dead_message,
     dead_messages,
     found_in,
+    has_all,
     has_consumers,
     identity_of,
     is_empty,
@@ -280,6 +282,42 @@ async def test_the_books_are_exact_with_four_writers_at_once(vhost: Vhost, datab
         found = await found_in(opened[0], expected)
         assert found.sound, found
         assert not found.doubled
+
+
+class SlowAtFirst:
+    """The letters of a store whose first batch is stored when it is told."""
+
+    def __init__(self, letters: Letters) -> None:
+        self._letters = letters
+        self.writers = letters.writers
+        self.begun = asyncio.Event()
+        self.told = asyncio.Event()
+
+    async def add(self, arrivals: Sequence[Arrival], *, again: bool = False) -> list[Collected]:
+        if not self.begun.is_set():
+            self.begun.set()
+            await self.told.wait()
+        return await self._letters.add(arrivals, again=again)
+
+    async def prove_writable(self) -> None:
+        await self._letters.prove_writable()
+
+
+async def test_on_postgresql_a_batch_that_takes_long_does_not_hold_up_the_next(
+    vhost: Vhost, database: str
+) -> None:
+    await declare(vhost.url, QUEUE, "quorum")
+    async with letter_store(database) as store:
+        letters = SlowAtFirst(store.letters)
+        async with collecting(vhost.url, letters):
+            await publish(vhost.url, [dead_message("first")])
+            await letters.begun.wait()
+            await publish(vhost.url, [dead_message("second")])
+            await has_all(store, ["second"], within=30)
+            letters.told.set()
+            await has_all(store, ["first"], within=30)
+        assert await ready(vhost.url, QUEUE) == 0
+        assert (await store.books.ledger()).received == 2
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -45,6 +45,12 @@ class Letters:
 
     # Into the store
 
+    @property
+    def writers(self) -> int:
+        """How many batches at a time it is of use to add: on PostgreSQL one is made ready while the
+        server is busy with another, on SQLite a writer is alone."""
+        return 1 if self._database.is_sqlite else 2
+
     async def add(self, arrivals: Sequence[Arrival], *, again: bool = False) -> list[Collected]:
         """Store dead messages; what each turned out to be, in order. All of them or, on an error,
         none. `again`: an earlier try may have succeeded, what is there is left as it is."""

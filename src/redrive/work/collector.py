@@ -94,6 +94,7 @@ class Collector:
         self._last_at = utc_now()  # of the last batch
         self._outage = ""
         self._log = log.bind(queue=queue)
+        self._letters = letters
         self._keeper = Keeper(letters, self._stopping, self._system, self._log)
 
     def stop(self) -> None:
@@ -132,12 +133,17 @@ class Collector:
         """Collect until told to stop, or until the store has been away for too long."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                # One batch is understood while the one before is stored.
+                # One batch is understood while those before it are stored.
                 ready: asyncio.Queue[Batch | None] = asyncio.Queue(maxsize=1)
+                given_up = asyncio.Event()
                 tasks.create_task(self._understand(consumer, ready))
                 stopped = tasks.create_task(self._cancel_when_stopped(consumer))
-                await self._keep(consumer, ready)
+                async with asyncio.TaskGroup() as writers:
+                    for _ in range(self._letters.writers):
+                        writers.create_task(self._keep(consumer, ready, given_up))
                 stopped.cancel()
+            if given_up.is_set():  # the store is away: the broker keeps the messages
+                consumer.return_everything()
         except BaseExceptionGroup as group:
             raise the_reason(group) from group
 
@@ -177,20 +183,21 @@ class Collector:
 
     # Letters go out
 
-    async def _keep(self, consumer: Consumer, ready: asyncio.Queue[Batch | None]) -> None:
-        given_up = False
+    async def _keep(
+        self, consumer: Consumer, ready: asyncio.Queue[Batch | None], given_up: asyncio.Event
+    ) -> None:
+        """Store batches until there are no more; once one writer has given up, all have."""
         while (batch := await ready.get()) is not None:
-            if given_up:
+            if given_up.is_set():
                 continue
             deliveries, arrivals = batch
             stored = await self._keeper.keep(arrivals, consumer.check)
             if stored is None:
-                given_up = True
+                given_up.set()
                 await consumer.cancel()
             else:
                 self._settle(consumer, deliveries, stored)
-        if given_up:  # the store is away: the broker keeps the messages
-            consumer.return_everything()
+        ready.put_nowait(None)  # for the next writer
 
     def _settle(
         self,

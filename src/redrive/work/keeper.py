@@ -31,6 +31,10 @@ PATIENCE: Final = 30.0
 class LetterStore(Protocol):
     """Where letters go."""
 
+    @property
+    def writers(self) -> int:
+        """How many batches at a time it is of use to add."""
+
     async def add(self, arrivals: Sequence[Arrival], *, again: bool = False) -> list[Collected]: ...
 
     async def prove_writable(self) -> None:
