@@ -6,10 +6,8 @@ Before RabbitMQ 4.3 a quorum queue counts every look towards its delivery limit.
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 
@@ -24,6 +22,7 @@ from tests.services.sweeping import (
     SPENDS,
     command_line,
     dead,
+    few_permissions,
     in_queue,
     version_of,
 )
@@ -140,15 +139,8 @@ def test_what_such_a_move_held_for_too_long_goes_back_and_is_a_failure(
 @pytest.fixture
 def reader(vhost: Vhost, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Redrive]:
     """The command line of a user who may read and see, and write nothing."""
-    name = f"reader-{secrets.token_hex(4)}"
-    api = vhost.node.api
-    api("PUT", f"users/{name}", {"password": name, "tags": "monitoring"})
-    allowed = {"configure": "^$", "write": "^$", "read": ".*"}
-    api("PUT", f"permissions/{quote(vhost.name, safe='')}/{name}", allowed)
-    yield command_line(
-        vhost, tmp_path, capsys, url=vhost.url.replace("guest:guest", f"{name}:{name}")
-    )
-    api("DELETE", f"users/{name}")
+    with few_permissions(vhost, configure="^$", write="^$", read=".*") as url:
+        yield command_line(vhost, tmp_path, capsys, url=url)
 
 
 def test_who_may_not_write_is_refused_before_anything_is_taken(

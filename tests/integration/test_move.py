@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import pty
+import re
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -17,7 +23,14 @@ from tests.services.commands import Ran, Redrive
 from tests.services.letters import death
 from tests.services.moving import channel_to, declare, identities, publish, ready, take_all
 from tests.services.plugin import Vhost
-from tests.services.sweeping import SPENDS, command_line, dead, in_queue, version_of
+from tests.services.sweeping import (
+    SPENDS,
+    command_line,
+    dead,
+    few_permissions,
+    in_queue,
+    version_of,
+)
 
 FROM, TO = "broken", "mended"
 
@@ -121,6 +134,25 @@ def test_what_a_move_had_no_time_for_is_a_failure_and_stays_in_order(
     assert asyncio.run(in_queue(vhost.url, FROM)) == [str(number) for number in range(gone, 40)]
 
 
+def test_on_a_terminal_it_shows_how_far_it_is(vhost: Vhost, tmp_path: Path) -> None:
+    for queue in (FROM, TO):
+        asyncio.run(declare(vhost.url, queue, "classic"))
+    asyncio.run(publish(vhost.url, [message(str(number)) for number in range(40)]))
+    ours, theirs = pty.openpty()
+    env = os.environ | {"REDRIVE_BROKER__URL": vhost.url, "TERM": "xterm", "COLUMNS": "100"}
+    argv = [sys.executable, "-m", "redrive", "move", FROM, TO, "--rate", "20/s"]
+    shown = b""
+    with subprocess.Popen(argv, cwd=tmp_path, env=env, stdout=-1, stderr=theirs) as running:
+        os.close(theirs)
+        with contextlib.suppress(OSError):  # a terminal ends with an error
+            while some := os.read(ours, 4096):
+                shown += some
+        os.close(ours)
+        assert running.wait() == 0, shown
+    assert re.search(rb"broken .*\b[1-3]?[0-9]/40\b", shown), shown
+    assert len(asyncio.run(in_queue(vhost.url, TO))) == 40
+
+
 def test_each_goes_back_to_the_queue_where_it_failed_with_its_key_and_nowhere_else(
     vhost: Vhost, redrive: Redrive
 ) -> None:
@@ -148,6 +180,35 @@ def test_each_goes_back_to_the_queue_where_it_failed_with_its_key_and_nowhere_el
     assert "BCC" not in Properties.read(order.properties).header_names
     assert asyncio.run(ready(vhost.url, "audit")) == 0
     assert asyncio.run(in_queue(vhost.url, FROM)) == ["nowhere", "unknown"]
+
+
+def test_what_its_origin_refuses_stays_in_order_and_the_rest_goes_back(
+    vhost: Vhost, redrive: Redrive
+) -> None:
+    full: dict[str, str | int] = {"x_max_length": 1, "x_overflow": "reject-publish"}
+    asyncio.run(declare(vhost.url, "orders", "classic", **full))
+    asyncio.run(declare(vhost.url, "mail", "classic"))
+    asyncio.run(publish(vhost.url, [Publish("", "orders", Properties.empty().raw, b"first")]))
+    asyncio.run(publish(vhost.url, [message("a"), message("m", queue="mail"), message("b")]))
+    ran = redrive("move", FROM, "--to-origin", "--output", "json")
+    assert ran.code == 1
+    assert (ran.document["moved"], ran.document["failed"]) == (1, 2)
+    assert "'orders'" in ran.err
+    assert asyncio.run(in_queue(vhost.url, "mail")) == ["m"]
+    assert asyncio.run(ready(vhost.url, "orders")) == 1
+    assert asyncio.run(in_queue(vhost.url, FROM)) == ["a", "b"]
+
+
+def test_who_may_not_write_to_the_way_back_is_told_so_and_nothing_is_taken(
+    vhost: Vhost, tmp_path: Path, redrive: Redrive, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asyncio.run(declare(vhost.url, "orders", "classic"))
+    asyncio.run(publish(vhost.url, [message("a"), message("b")]))
+    with few_permissions(vhost, configure="^$", write="^$", read=".*") as url:
+        ran = command_line(vhost, tmp_path, capsys, url=url)("move", FROM, "--to-origin")
+    assert ran.code == 1
+    assert "the way back needs the exchange 'redrive-return'" in ran.err
+    assert asyncio.run(in_queue(vhost.url, FROM)) == ["a", "b"]
 
 
 def test_what_was_moved_still_knows_where_it_failed(vhost: Vhost, redrive: Redrive) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import secrets
 import signal
 import subprocess
@@ -236,14 +237,17 @@ def test_poison_stays_and_what_is_behind_it_is_moved(vhost: Vhost, redrive: Redr
     assert asyncio.run(in_queue(vhost.url, FINAL)) == ["a", "b"]
 
 
-async def test_two_sweeps_at_once_move_everything_once(vhost: Vhost, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+async def test_two_sweeps_at_once_move_everything_once(
+    vhost: Vhost, tmp_path: Path, kind: Kind
+) -> None:
     counts = [5 if number % 2 else 1 for number in range(600)]
-    await fill(vhost.url, "classic", counts)
-    # Without the management API, 4.0 does not tell that the queue is a classic one.
+    await fill(vhost.url, kind, counts)
     arguments = ("-m", "redrive", "sweep", DLQ, "--broker-url", vhost.url, SPENDS)
+    env = os.environ | {"REDRIVE_BROKER__MANAGEMENT_URL": vhost.management_url}
     both = [
         await asyncio.create_subprocess_exec(
-            sys.executable, *arguments, cwd=tmp_path, stdout=-1, stderr=-1
+            sys.executable, *arguments, cwd=tmp_path, env=env, stdout=-1, stderr=-1
         )
         for _ in range(2)
     ]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -59,6 +62,20 @@ async def delivery_counts(url: str, queue: str) -> list[int]:
     """How often each message of a quorum queue came back so far; the queue is empty afterwards."""
     found = [Properties.read(each.properties) for each in await take_all(url, queue)]
     return [int(str(each.header("x-delivery-count") or 0)) for each in found]
+
+
+@contextmanager
+def few_permissions(vhost: Vhost, **allowed: str) -> Iterator[str]:
+    """The vhost's URL for a user who may `configure`, `write` and `read` no more than is said, and
+    see everything."""
+    name = f"few-{secrets.token_hex(4)}"
+    api = vhost.node.api
+    api("PUT", f"users/{name}", {"password": name, "tags": "monitoring"})
+    api("PUT", f"permissions/{quote(vhost.name, safe='')}/{name}", allowed)
+    try:
+        yield vhost.url.replace("guest:guest", f"{name}:{name}")
+    finally:
+        api("DELETE", f"users/{name}")
 
 
 def command_line(
