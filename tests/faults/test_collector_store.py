@@ -15,12 +15,14 @@ from collections.abc import Iterator, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import structlog
 from sqlalchemy import text
 
 from redrive.amqp import Properties, Publish, fields
 from redrive.domain.letter import Arrival, Collected
+from redrive.errors import StoreUnreachable
 from redrive.store.store import Store
 from redrive.work import keeper
 from redrive.work.mover import Limits
@@ -39,7 +41,7 @@ from tests.services.collecting import (
     refuse,
 )
 from tests.services.eventually import eventually_async
-from tests.services.letters import letter_store
+from tests.services.letters import failed, letter_store
 from tests.services.moving import channel_to, declare, publish
 from tests.services.plugin import NewProxy, Vhost
 from tests.services.postgres import PrivatePostgres
@@ -390,3 +392,56 @@ async def test_on_a_full_disk_messages_stay_in_the_broker_until_there_is_room(
     away = next(each for each in said if each["event"] == "collector.store_away")
     assert "full" in away["error"]
     assert "make room" in away["remedy"]
+
+
+class NotYet:
+    """The letters of a store that does not take one message until it is told."""
+
+    def __init__(self, store: Store, message_id: str) -> None:
+        self._letters = store.letters
+        self._message_id = message_id
+        self.refused = asyncio.Event()
+        self.told = False
+        self.writers = store.letters.writers
+
+    async def add(self, arrivals: Sequence[Arrival], *, again: bool = False) -> list[Collected]:
+        if not self.told and any(
+            arrival.letter.message_id == self._message_id for arrival in arrivals
+        ):
+            self.refused.set()
+            raise StoreUnreachable("a statement takes too long")
+        return await self._letters.add(arrivals, again=again)
+
+    async def prove_writable(self) -> None:
+        await self._letters.prove_writable()
+
+
+async def test_a_batch_that_fails_while_others_are_stored_is_told_of_once(
+    vhost: Vhost, database: str
+) -> None:
+    await declare(vhost.url, QUEUE, "quorum")
+    async with letter_store(database) as store:
+        letters = NotYet(store, "first")
+        with structlog.testing.capture_logs() as said:
+            async with collecting(vhost.url, letters) as running:
+                await publish(vhost.url, [dead_message("first")])
+                await letters.refused.wait()
+                for number in range(3):
+                    await publish(vhost.url, [dead_message(f"later-{number}")])
+                    await running.has_acked(number + 1, within=30)
+                letters.told = True
+                await running.has_acked(4, within=30)
+    events = [each["event"] for each in said if each["event"].startswith("collector.store_")]
+    assert events == ["collector.store_away", "collector.store_back"]
+
+
+async def test_however_many_queues_are_collected_others_can_use_the_store(database: str) -> None:
+    async with letter_store(database) as store:
+        async with await psycopg.AsyncConnection.connect(database) as holding:
+            await holding.execute("LOCK TABLE redrive_letter IN SHARE MODE")
+            adding = [asyncio.create_task(store.letters.add([failed("late")])) for _ in range(30)]
+            await asyncio.sleep(0)
+            async with asyncio.timeout(20):
+                assert await store.letters.get("01a1e000-0000-7000-8000-000000000000") is None
+        await asyncio.gather(*adding)
+        assert (await store.books.ledger()).received == 30

@@ -111,12 +111,12 @@ def test_a_slow_move_moves_everything_however_long_it_takes(
     prefetch: int,
     moved_within: float,
 ) -> None:
-    monkeypatch.setattr(window, "LONGEST", 1.0)  # of one delivery, not of the move
+    monkeypatch.setattr(window, "LONGEST", 4.0)  # of one delivery, not of the move
     monkeypatch.setattr(move, "_MOVED_WITHIN", moved_within)
     monkeypatch.setenv("REDRIVE_BROKER__PREFETCH", str(prefetch))
-    asyncio.run(publish(vhost.url, [message(str(number)) for number in range(40)]))
+    asyncio.run(publish(vhost.url, [message(str(number)) for number in range(120)]))
     ran = redrive("move", FROM, TO, "--rate", "20/s")
-    assert moved(vhost, ran) == [str(number) for number in range(40)]
+    assert moved(vhost, ran) == [str(number) for number in range(120)]
 
 
 def test_what_a_move_had_no_time_for_is_a_failure_and_stays_in_order(

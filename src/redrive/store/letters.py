@@ -6,6 +6,7 @@ hides one, and page 1,000 costs what page 1 does.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 from uuid import UUID
@@ -28,6 +29,8 @@ _LETTER: Final = redrive_letter.c
 _STREAMED: Final = 20
 """Letters of a stream held at a time, whose bodies may be large."""
 _MAX_KNOWN: Final = 100_000
+_ADDED_AT_ONCE: Final = 8
+"""Batches of all queues of a process at a time: half of its connections are for everybody else."""
 MAX_REVIVALS: Final = 5
 """How often a letter may come back before it has failed for good."""
 
@@ -42,6 +45,7 @@ class Letters:
         self._clock = clock
         self._max_revivals = max_revivals
         self._known_groups: set[str] = set()
+        self._adding = asyncio.Semaphore(_ADDED_AT_ONCE)
 
     # Into the store
 
@@ -54,7 +58,7 @@ class Letters:
     async def add(self, arrivals: Sequence[Arrival], *, again: bool = False) -> list[Collected]:
         """Store dead messages; what each turned out to be, in order. All of them or, on an error,
         none. `again`: an earlier try may have succeeded, what is there is left as it is."""
-        async with self._database.writing() as connection:
+        async with self._adding, self._database.writing() as connection:
             collected = await collect(
                 connection,
                 arrivals,

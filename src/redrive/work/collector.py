@@ -172,7 +172,8 @@ class Collector:
         await ready.put(None)
 
     def _arrivals(self, deliveries: Sequence[Delivery]) -> list[Arrival]:
-        """In the order of their ids, too: so letters are listed, and sent again, as they came."""
+        """In the order of their ids, too: so letters are listed as they came. (With several writers
+        a later batch may be there before an earlier one.)"""
         state, read = self._system.state(), self._understanding.arrival
         now = self._last_at = max(utc_now(), self._last_at + _MILLISECOND)
         draws = sorted([random.getrandbits(74) for _ in deliveries])

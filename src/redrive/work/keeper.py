@@ -56,6 +56,7 @@ class Keeper:
         self._system = system
         self._log = logger
         self._away = ""  # why the store is away, if it is
+        self._failing: set[str] = set()  # first letters of batches that are tried again
         self.refused = 0
         """Messages that the store does not take at all."""
 
@@ -79,7 +80,10 @@ class Keeper:
     ) -> list[Collected | None] | None:
         """What became of a batch, with None for what the store does not take; None for all of it
         if there is no more patience. `check` raises if the messages are void by now."""
-        return await self._keep(arrivals, check)
+        try:
+            return await self._keep(arrivals, check)
+        finally:
+            self._failing.difference_update(arrival.letter.id for arrival in arrivals)
 
     async def _keep(
         self,
@@ -97,7 +101,9 @@ class Keeper:
             except StoreRefused as error:
                 return await self._find_refused(arrivals, check, error, bytes_only=bytes_only)
             except StoreError as error:
+                check()  # a query that is cancelled because the broker is lost may end like this
                 failures += 1
+                self._failing.add(arrivals[0].letter.id)
                 self._on_away(error)
             except Exception as error:  # a defect must not end the process  # noqa: BLE001
                 self._log.exception("collector.store_failed")
@@ -108,6 +114,7 @@ class Keeper:
                     bytes_only=bytes_only,
                 )
             else:
+                self._failing.discard(arrivals[0].letter.id)
                 self._on_back()
                 return list(kept)
             again = True  # the answer to a commit may be what was lost
@@ -127,7 +134,7 @@ class Keeper:
             self._log.warning("collector.store_away", error=str(error), remedy=error.remedy)
 
     def _on_back(self) -> None:
-        if self._away:
+        if self._away and not self._failing:  # not while another batch is still refused
             self._away = ""
             self._log.info("collector.store_back")
 
