@@ -54,7 +54,8 @@ MEANINGS = {
     ),
     "collector.queues_unread": "Queues could not be listed; the next look is in 30 seconds",
     "collector.ready": "The collector consumes its queue",
-    "collector.store_away": "The store is away; nothing more is taken from the broker",
+    "collector.store_away": "The store does not take a batch, which is tried again for half a"
+    " minute; then everything goes back to the broker",
     "collector.store_back": "It is back",
     "collector.store_failed": "An unforeseen failure of the store. Please report it",
     "consumer.back": "A consumer of the SDK is connected again",
