@@ -108,7 +108,10 @@ async def test_an_address_that_cannot_be_meant_shows_no_letter_and_says_why(shop
         await page.get_by_role("button", name="Clear the filters").click()
         await expect(page.get_by_role("row").nth(3)).to_be_visible()
     await page.goto(f"/replays/new?{address}")
-    await expect(page.get_by_role("status").filter(has_text=words)).to_be_visible()
+    said = page.get_by_role("status").filter(has_text=words)
+    await expect(said).to_be_visible()
+    await page.wait_for_timeout(1000)  # longer than it waits for somebody who types
+    await expect(said).to_be_visible()
     await expect(page.get_by_role("button", name="Dry run")).to_be_disabled()
 
 

@@ -1,6 +1,6 @@
 // A replay from a filter: which letters, how many that is now, and then the dry run.
 import { useQuery } from "@tanstack/react-query";
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { Link, useLocation } from "wouter";
 import { get } from "../../api/client";
 import { wordOf, type State } from "../../api/documents";
@@ -27,7 +27,10 @@ export default function NewReplay() {
   const [typed, setTyped] = useState<Typed>({ ...filters.values, search: filters.search });
   const [dialog, setDialog] = useState(false);
   const { set } = filters;
+  const asRead = useRef(typed);
   useEffect(() => {
+    // Not before somebody types: an address that cannot be meant would become another one that can.
+    if (typed === asRead.current) return;
     const timer = window.setTimeout(
       () => set(Object.fromEntries(Object.entries(typed).map(([name, text]) => [name, text.trim()])), { replace: true }),
       PATIENCE,
