@@ -131,8 +131,9 @@ def test_what_such_a_move_held_for_too_long_goes_back_and_is_a_failure(
         monkeypatch.setattr(taking, "LONGEST", 1.0)
     fill_with(vhost, 40)
     ran = redrive("move", DLQ, FINAL, "--rate", "10/s", "--search", "nowhere", SPENDS)
-    assert ran.code == 1
-    assert "were not looked at: a broker lets nobody hold" in ran.err
+    # Where looks cost nothing, what is only looked at is not paced, and so not held for long.
+    assert ran.code == (1 if counts else 3)
+    assert ("were not looked at: a broker lets nobody hold" in ran.err) == counts
     assert all_there(vhost) == numbers(40)
 
 
