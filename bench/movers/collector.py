@@ -16,7 +16,7 @@ from bench.movers.told import move_until_told
 from redrive.amqp import connect, parse_addresses
 from redrive.broker.topology import describe
 from redrive.cli.logs import configure_logs
-from redrive.roles import look_for_garbage_seldom
+from redrive.roles import tune_python
 from redrive.settings.sections import TopologySettings
 from redrive.store.store import open_letter_store
 from redrive.work.collector import Collector
@@ -36,7 +36,7 @@ async def collect(url: str, queue: str, store_url: str, stop: asyncio.Event) -> 
         connect=lambda name: connect(addresses, name=name),
         limits=Limits(prefetch=PREFETCH),
     )
-    look_for_garbage_seldom()  # as `redrive run` does
+    tune_python()  # as `redrive run` does
     running = asyncio.create_task(collector.run())
     await stop.wait()
     collector.stop()

@@ -22,7 +22,7 @@ from redrive.domain.filters import Filters
 from redrive.domain.ids import letter_id
 from redrive.domain.policy import PolicyBook
 from redrive.domain.replay import Destination, ReplayOrder
-from redrive.roles import look_for_garbage_seldom
+from redrive.roles import tune_python
 from redrive.settings.sections import TopologySettings, WorkerSettings
 from redrive.store.store import open_letter_store
 from redrive.work.destinations import destinations
@@ -52,7 +52,7 @@ async def replay(url: str, queue: str, store_url: str, stop: asyncio.Event) -> N
     assert made is not None
     await sender.open()
     ours = await store.replays.begin(made.id, "bench", worker.lease)
-    look_for_garbage_seldom()  # as `redrive run` does
+    tune_python()  # as `redrive run` does
     runner = ReplayRunner(
         "bench",
         store.replays,

@@ -14,9 +14,11 @@ import asyncio
 import gc
 import os
 import signal
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -73,6 +75,8 @@ _LAST_COUNTS: Final = 2.0
 """Seconds that a process which ends has to write what it has counted."""
 _GARBAGE: Final = 20_000
 """New objects between two looks for garbage; 700 is Python's own."""
+_SWITCH: Final = timedelta(microseconds=200)
+"""How long one thread of Python keeps another waiting."""
 _DEADLINE: Final = 9.7
 """Seconds after the signal at which the process is gone, whatever hangs: ten are promised."""
 
@@ -100,7 +104,7 @@ async def run_roles(settings: Settings, roles: frozenset[str]) -> None:
         loop.add_signal_handler(number, _stop, stopping, number, manager)
     manager.waiting("broker and store")
     log.info("run.started", version=__version__, roles=sorted(roles))
-    look_for_garbage_seldom()
+    tune_python()
     async with manager.watching():
         await serve(settings, roles, stopping, on_ready=manager.ready)
     log.info("run.stopped")
@@ -116,11 +120,19 @@ def _check(settings: Settings) -> None:
         )
 
 
-def look_for_garbage_seldom() -> None:
-    """What start-up made stays, and what a batch makes dies with it: Python's own collector of
-    garbage, left as it is, would walk through both hundreds of times a second."""
+def tune_python() -> None:
+    """For a process that handles many messages.
+
+    What start-up made stays, and what a batch makes dies with it: Python's own collector of
+    garbage, left as it is, would walk through both hundreds of times a second.
+
+    SQLite's driver works in a thread, which asks for Python's lock before and after each statement.
+    It would get it when the event loop has held it for 5 ms without a pause; and it makes a pause,
+    too short for another thread, every millisecond.
+    """
     gc.freeze()
     gc.set_threshold(_GARBAGE)
+    sys.setswitchinterval(_SWITCH.total_seconds())
 
 
 async def serve(

@@ -55,10 +55,12 @@ class CommandLine:
             f'management_url = "{self.management_url}"\n' if self.management_url is not None else ""
         )
         store = self.store_url or f"sqlite:///{self.folder / 'redrive.db'}"
+        # Not the default port, where another run of the tests, or somebody's Redrive, may listen.
+        server = "" if "[server]" in self.more else "[server]\nport = 0\n"
         self.config.write_text(
             f'[broker]\nurl = "{self.broker_url}"\n{management}'
             f'[store]\nurl = "{store}"\n'
-            f"[topology]\ntiers = {json.dumps(list(self.tiers))}\n{self.more}"
+            f"[topology]\ntiers = {json.dumps(list(self.tiers))}\n{self.more}{server}"
         )
 
     def env(self) -> dict[str, str]:

@@ -1,5 +1,5 @@
 """Many rows at once, by the fastest way each engine has: written by COPY on PostgreSQL and by
-executemany on SQLite; read in PostgreSQL's binary format, and from SQLite in one call.
+statements of many rows on SQLite; read in PostgreSQL's binary format, and from SQLite in one call.
 
 SQLAlchemy is gone around here, because handling each value would cost more than writing it.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Final
 
 from sqlalchemy import Table
@@ -47,6 +48,9 @@ _TYPES: Final = {
 """By column type: as what psycopg dumps a value. Rows have ids and moments as they are on the wire
 (`rows.py`), because making a UUID of an id costs more than all else that is done to its row."""
 
+
+_ROWS: Final = 100
+"""Of a statement on SQLite: one of this size is prepared once and kept by the driver."""
 
 Octets = tuple[bytes, ...]
 
@@ -112,7 +116,7 @@ async def insert_rows(
     """Insert rows that are as the driver takes them."""
     raw: Any = (await connection.get_raw_connection()).driver_connection
     if connection.dialect.name == "sqlite":
-        await raw.executemany(_insert(table, columns), rows)
+        await _insert_on_sqlite(raw, table, columns, rows)
         return
     statement = f"COPY {table.name} ({', '.join(columns)}) FROM STDIN (FORMAT BINARY)"
     async with raw.cursor() as cursor, cursor.copy(statement) as copy:
@@ -130,10 +134,7 @@ async def insert_new(
         return 0
     raw: Any = (await connection.get_raw_connection()).driver_connection
     if connection.dialect.name == "sqlite":
-        cursor = await raw.executemany(f"{_insert(table, columns)} ON CONFLICT DO NOTHING", rows)
-        count: int = cursor.rowcount
-        await cursor.close()
-        return count
+        return await _insert_on_sqlite(raw, table, columns, rows, "ON CONFLICT DO NOTHING")
     kinds = ["uuid" if isinstance(table.c[name].type, LetterId) else "bytea" for name in columns]
     statement = (
         f"INSERT INTO {table.name} ({', '.join(columns)})"  # noqa: S608
@@ -153,9 +154,35 @@ def _array(kind: str, values: Iterable[bytes]) -> str:
     return '{"' + '","'.join(["\\\\x" + value.hex() for value in values]) + '"}'
 
 
-def _insert(table: Table, columns: Sequence[str]) -> str:
-    marks = ", ".join("?" * len(columns))
-    return f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608
+async def _insert_on_sqlite(
+    raw: Any, table: Table, columns: Sequence[str], rows: Sequence[Row], otherwise: str = ""
+) -> int:
+    """Insert rows, many by each statement; how many were inserted.
+
+    Between any two statements the driver's thread takes Python's lock and waits for whoever has it:
+    with a statement for each row, that took as long as all else.
+    """
+    whole = len(rows) - len(rows) % _ROWS
+    inserted = 0
+    if whole:
+        parts = [_flat(rows[start : start + _ROWS]) for start in range(0, whole, _ROWS)]
+        statement = _insert(table, tuple(columns), _ROWS, otherwise)
+        inserted += (await raw.executemany(statement, parts)).rowcount
+    if rest := rows[whole:]:
+        statement = _insert(table, tuple(columns), len(rest), otherwise)
+        inserted += (await raw.execute(statement, _flat(rest))).rowcount
+    return inserted
+
+
+def _flat(rows: Sequence[Row]) -> list[Any]:
+    return list(chain.from_iterable(rows))
+
+
+@lru_cache(maxsize=256)
+def _insert(table: Table, columns: tuple[str, ...], rows: int, otherwise: str) -> str:
+    row = f"({', '.join('?' * len(columns))})"
+    names, values = ", ".join(columns), ", ".join([row] * rows)
+    return f"INSERT INTO {table.name} ({names}) VALUES {values} {otherwise}"  # noqa: S608
 
 
 @lru_cache

@@ -41,6 +41,11 @@ from redrive.store.failures import translated
 
 _BUSY_SECONDS: Final = 10.0
 """How long a writer of SQLite waits for another."""
+_CHECKPOINT_PAGES: Final = 4_000
+"""Of 4 KiB: how much a WAL grows before it is written into the database. An index's page that is
+changed by a thousand letters is then written once, not four times."""
+_CACHE_KIB: Final = 16_000
+"""Of a connection; indexes over random keys are written all over."""
 _LIBPQ_DEFAULTS: Final = {
     "connect_timeout": "5",
     "application_name": "redrive",
@@ -214,6 +219,8 @@ def _sqlite_engine(path: Path, mode: str, *, ours: bool) -> AsyncEngine:
         cursor.execute("PRAGMA foreign_keys = ON")
         if ours:
             cursor.execute("PRAGMA synchronous = FULL")
+            cursor.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+            cursor.execute(f"PRAGMA cache_size = {-_CACHE_KIB}")
             cursor.execute("PRAGMA journal_mode")
             # Switching needs the database to itself: only the first connection ever does it.
             if cursor.fetchone()[0] != "wal":

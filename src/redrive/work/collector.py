@@ -36,20 +36,18 @@ from redrive.events import Events, LetterCollected
 from redrive.tally import Tally
 from redrive.work.keeper import Keeper, LetterStore
 from redrive.work.mover import Limits
+from redrive.work.pile import Pile
 from redrive.work.redact import NO_REDACTION, Redaction
 from redrive.work.system_state import system_watch
 from redrive.work.understand import Understanding, utc_now
 
 log = structlog.get_logger()
 
-_BATCH: Final = 500
-_BATCH_BYTES: Final = 8_000_000
-"""A transaction holds no more than one of these, or one message that is larger."""
+_SLICE: Final = 10
+"""Messages understood at a stretch: what the store answers meanwhile waits no longer than that."""
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 """What ids tell apart by time."""
-
-Batch = tuple[list[Delivery], list[Arrival]]
 
 
 @dataclass(slots=True)
@@ -133,14 +131,13 @@ class Collector:
         """Collect until told to stop, or until the store has been away for too long."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                # One batch is understood while those before it are stored.
-                ready: asyncio.Queue[Batch | None] = asyncio.Queue(maxsize=1)
-                given_up = asyncio.Event()
-                tasks.create_task(self._understand(consumer, ready))
+                # Messages are understood while those before them are stored.
+                pile, given_up = Pile(), asyncio.Event()
+                tasks.create_task(self._understand(consumer, pile))
                 stopped = tasks.create_task(self._cancel_when_stopped(consumer))
                 async with asyncio.TaskGroup() as writers:
                     for _ in range(self._letters.writers):
-                        writers.create_task(self._keep(consumer, ready, given_up))
+                        writers.create_task(self._keep(consumer, pile, given_up))
                 stopped.cancel()
             if given_up.is_set():  # the store is away: the broker keeps the messages
                 consumer.return_everything()
@@ -165,11 +162,13 @@ class Collector:
 
     # Deliveries come in
 
-    async def _understand(self, consumer: Consumer, ready: asyncio.Queue[Batch | None]) -> None:
+    async def _understand(self, consumer: Consumer, pile: Pile) -> None:
         while batch := await consumer.next_batch():
-            for some in _cut(batch):
-                await ready.put((some, self._arrivals(some)))
-        await ready.put(None)
+            for start in range(0, len(batch), _SLICE):
+                some = batch[start : start + _SLICE]
+                pile.add(some, self._arrivals(some))
+                await asyncio.sleep(0)  # the store's answers come in between
+        pile.close()
 
     def _arrivals(self, deliveries: Sequence[Delivery]) -> list[Arrival]:
         """In the order of their ids, too: so letters are listed as they came. (With several writers
@@ -184,11 +183,9 @@ class Collector:
 
     # Letters go out
 
-    async def _keep(
-        self, consumer: Consumer, ready: asyncio.Queue[Batch | None], given_up: asyncio.Event
-    ) -> None:
+    async def _keep(self, consumer: Consumer, pile: Pile, given_up: asyncio.Event) -> None:
         """Store batches until there are no more; once one writer has given up, all have."""
-        while (batch := await ready.get()) is not None:
+        while batch := await pile.take():
             if given_up.is_set():
                 continue
             deliveries, arrivals = batch
@@ -198,7 +195,6 @@ class Collector:
                 await consumer.cancel()
             else:
                 self._settle(consumer, deliveries, stored)
-        ready.put_nowait(None)  # for the next writer
 
     def _settle(
         self,
@@ -235,16 +231,3 @@ class Collector:
             retries=letter.retry_count,
         )
         self._events.tell(LetterCollected(kept.fate, kept.letter))
-
-
-def _cut(batch: Sequence[Delivery]) -> list[list[Delivery]]:
-    """A batch in parts that fit a transaction."""
-    parts: list[list[Delivery]] = [[]]
-    size = 0
-    for delivery in batch:
-        if parts[-1] and (len(parts[-1]) >= _BATCH or size + delivery.size > _BATCH_BYTES):
-            parts.append([])
-            size = 0
-        parts[-1].append(delivery)
-        size += delivery.size
-    return parts
