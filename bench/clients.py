@@ -169,6 +169,9 @@ class Shovel:
 
 def shovel_definition(order: Order) -> dict[str, Any]:
     """The parameters of a shovel that moves as the order says."""
+    target = {"dest-queue": order.target}
+    if order.key:
+        target = {"dest-exchange": order.target, "dest-exchange-key": order.key}
     return {
         "src-protocol": "amqp091",
         "src-uri": order.url,
@@ -176,6 +179,6 @@ def shovel_definition(order: Order) -> dict[str, Any]:
         "src-prefetch-count": PREFETCH,
         "dest-protocol": "amqp091",
         "dest-uri": order.url,
-        "dest-queue": order.target,
+        **target,
         "ack-mode": "on-confirm",
     }

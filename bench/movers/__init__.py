@@ -19,6 +19,8 @@ class Order:
     url: str
     source: str
     target: str
+    key: str = ""
+    """If given, the target is an exchange, and this the routing key; else it is a queue."""
 
 
 class NotTaken(Exception):

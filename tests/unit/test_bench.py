@@ -112,6 +112,13 @@ def test_a_shovel_connects_on_both_sides_as_its_order_says() -> None:
     assert (definition["src-queue"], definition["dest-queue"]) == ("from", "to")
 
 
+def test_a_shovel_that_is_given_a_key_publishes_to_an_exchange() -> None:
+    definition = shovel_definition(Order("amqp://", "from", "route-delay", key="binding.a.1"))
+    assert definition["dest-exchange"] == "route-delay"
+    assert definition["dest-exchange-key"] == "binding.a.1"
+    assert "dest-queue" not in definition
+
+
 def test_only_the_shovel_inside_the_broker_connects_elsewhere_than_the_others() -> None:
     assert {client.name: client.url for client in CLIENTS if client.url} == {
         SHOVEL_INSIDE: "amqp://"
@@ -131,12 +138,14 @@ def test_what_is_wanted_against_the_shovel_is_wanted_against_both_shovels() -> N
     ]
 
 
-def test_one_hop_is_held_against_both_shovels() -> None:
-    hops = {"retrier": [130.0], SHOVEL: [100.0], SHOVEL_INSIDE: [200.0]}
+def test_one_hop_is_held_against_every_shovel() -> None:
+    by_exchange = "shovel, by the exchange before the tiers"
+    hops = {"retrier": [130.0], SHOVEL: [100.0], SHOVEL_INSIDE: [200.0], by_exchange: [80.0]}
     found = retrier.hop_targets(hops | {"retrier, full tier": [120.0]})
     assert [(target.name, target.met) for target in found] == [
         ("One hop against shovel over TCP", True),
         ("One hop against shovel inside the broker", False),
+        (f"One hop against {by_exchange}", True),
         ("One hop while 100,000 wait against an empty tier", True),
     ]
 
