@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 PUBLISH, DELIVER, GET_OK = (60, 40), (60, 60), (60, 71)
-CHANNEL_CLOSE = (20, 40)
+CHANNEL_CLOSE, TX_SELECT, TX_COMMIT = (20, 40), (90, 10), (90, 20)
 ACK, REJECT, NACK = (60, 80), (60, 90), (60, 120)
 PROPERTIES = (
     *("content_type", "content_encoding", "headers", "delivery_mode", "priority"),

@@ -148,7 +148,7 @@ def test_the_broker_and_the_way_to_it_are_everybodys(
     [
         (Trouble.PROCESS_KILLED, "everything", 107.0, "everything"),  # after the second end
         (Trouble.PROCESS_KILLED, "everything", 101.0, "everything"),  # before it held the message
-        (Trouble.PROCESS_KILLED, "everything", 105.9, "everything"),  # long after its ack
+        (Trouble.PROCESS_KILLED, "everything", 104.0, "everything"),  # after its ack
         (Trouble.PROCESS_KILLED, "everything", 103.0, "plain"),  # somebody else held it
         (Trouble.CUT, BROKER, 103.0, THE_BROKER),  # which needs no network to move it
         (Trouble.BROKER_KILLED, "0", 90.0, "everything"),  # long before
@@ -222,9 +222,25 @@ def test_who_had_a_message_is_known_until_it_is_settled_or_the_connection_ends()
     wire.link.ended = time.time() + 1000
     ours = {held.life.identity: held for held in wire.tap.held() if held.holder == "plain"}
     brokers = {held.life.identity for held in wire.tap.held() if held.holder == THE_BROKER}
+    assert [held.safe for held in ours.values()] == [True, True, True, False, False]
     lost = [name for name, held in ours.items() if held.until == wire.link.ended]
     assert (len(ours), lost) == (5, ["passes-4", "passes-5"])
     assert brokers == {"passes-3", "passes-4", "passes-5"}
+
+
+def test_what_is_settled_just_before_the_end_or_in_no_commit_may_be_lost() -> None:
+    wire = Wire()
+    for tag in range(1, 4):
+        wire.delivered(tag, f"passes-{tag}")
+    wire.said(commands.Tx.Select())
+    wire.said(commands.Basic.Ack(1))
+    wire.said(commands.Tx.Commit())
+    wire.said(commands.Basic.Ack(2))
+    wire.said(commands.Basic.Nack(3, requeue=True))
+    for after, safe in ((1000.0, [True, False, False]), (0.1, [False, False, False])):
+        wire.link.ended = time.time() + after
+        hands = [held for held in wire.tap.held() if held.holder == "plain"]
+        assert [held.safe for held in hands] == safe
 
 
 def test_the_broker_carries_what_waits_in_a_tier_until_it_is_delivered_again() -> None:

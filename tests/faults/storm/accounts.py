@@ -25,7 +25,7 @@ from redrive.domain.lifecycle import State
 from tests.faults.storm.blame import Blame, blame
 from tests.faults.storm.journal import Consumed, Published, Struck
 from tests.faults.storm.messages import GHOSTS, KEYS
-from tests.faults.storm.wiretap import Held, Life
+from tests.faults.storm.wiretap import THE_BROKER, Held, Life
 
 OWN_DEAD: Final = "dlq-queue"
 """What is collected from here has a redrive-id, so second copies are recognised."""
@@ -221,6 +221,7 @@ def _trail(duplicate: Duplicate) -> str:
     hands = sorted(duplicate.held, key=lambda each: each.since)
     spans = (
         f"{each.holder} {each.since - hands[0].since:.1f} to {each.until - hands[0].since:.1f} s"
+        f"{'' if each.safe or each.holder == THE_BROKER else ', not settled'}"
         for each in hands
     )
     return f"in the hands of: {', '.join(spans) or 'nobody'}"

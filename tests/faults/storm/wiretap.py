@@ -3,8 +3,9 @@
 A second copy of a message comes from one of two things: whoever held a delivery lost it before the
 ack was safe, and the broker delivers it again; or the broker was killed while it dead-lettered it.
 So that a duplicate can be held against the one fault that made it, every delivery is noted from
-the moment that it passes to the moment that it is settled or its connection ends, with whose link
-it came by; and every time in which the broker itself carries the message on.
+the moment that it passes to the moment that it is settled or its connection ends, whose link it
+came by, and whether it was settled for good; and every time in which the broker itself carries the
+message on.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from tests.services.frameparser import (
     NACK,
     PUBLISH,
     REJECT,
+    TX_COMMIT,
+    TX_SELECT,
     Frames,
     Message,
     Method,
@@ -36,6 +39,8 @@ from tests.services.proxy import Direction, Hook, ProxyConnection
 DELAYED: Final = b"route-delay"
 """What is published here waits in a tier, and goes on from there by the broker's own hand."""
 THE_BROKER: Final = "the broker"
+ON_ITS_WAY: Final = 0.5
+"""Seconds before the end of a connection in which what was settled may not have arrived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,8 @@ class Held:
     holder: str
     since: float
     until: float = math.inf
+    safe: bool = False
+    """Whether it was acked or rejected, and its connection lived on: the broker knows of it."""
 
 
 class Wiretap:
@@ -95,6 +102,7 @@ class _Connection:
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
+        self._uncommitted: dict[int, list[Held]] = {}  # by channel, of those in transactions
         self._frames = {direction: Frames() for direction in Direction}
         self._open: dict[int, dict[int, Held]] = defaultdict(dict)  # by channel and tag
         self.held: list[Held] = []
@@ -106,14 +114,25 @@ class _Connection:
             if isinstance(each, Message):
                 self._message(each, at)
             elif each.name == CHANNEL_CLOSE:
-                self._given_back(list(self._open.pop(each.channel, {}).values()), at)
+                self._closed(each.channel, at)
             elif direction is Direction.SENT and each.name in (ACK, NACK, REJECT):
                 self._settled(each, at)
+            elif direction is Direction.SENT and each.name == TX_SELECT:
+                self._uncommitted[each.channel] = []
+            elif direction is Direction.SENT and each.name == TX_COMMIT:
+                self._acked(self._uncommitted.pop(each.channel), at)
+                self._uncommitted[each.channel] = []
 
     def end(self, at: float) -> None:
         """The connection is gone: what it held goes back to the broker."""
-        for channel in list(self._open):
-            self._given_back(list(self._open.pop(channel).values()), at)
+        for channel in {*self._open, *self._uncommitted}:
+            self._closed(channel, at)
+        for held in self.held:
+            held.safe = held.safe and at - held.until > ON_ITS_WAY
+
+    def _closed(self, channel: int, at: float) -> None:
+        some = [*self._open.pop(channel, {}).values(), *self._uncommitted.pop(channel, [])]
+        self._given_back(some, at)
 
     def _message(self, message: Message, at: float) -> None:
         arguments = message.method.arguments
@@ -131,12 +150,14 @@ class _Connection:
     def _settled(self, method: Method, at: float) -> None:
         tag, bits = struct.unpack_from(">QB", method.arguments)
         several = bool(bits & 1) and method.name != REJECT
+        back = bool(bits & (1 if method.name == REJECT else 2)) and method.name != ACK
         some = list(self._taken(method.channel, tag, several=several))
-        if method.name == ACK:
-            for held in some:
-                held.until = at
+        if method.name == ACK and method.channel in self._uncommitted:
+            self._uncommitted[method.channel] += some
+        elif method.name == ACK:
+            self._acked(some, at)
         else:  # back to its queue, or on to where that dead-letters
-            self._given_back(some, at)
+            self._given_back(some, at, safe=not back)
 
     def _taken(self, channel: int, tag: int, *, several: bool) -> Iterator[Held]:
         """Those that a settlement is for; a tag of 0 with `several` means all."""
@@ -144,9 +165,13 @@ class _Connection:
         for each in [n for n in open_ if n == tag or (several and (n < tag or tag == 0))]:
             yield open_.pop(each)
 
-    def _given_back(self, some: list[Held], at: float) -> None:
+    def _acked(self, some: list[Held], at: float) -> None:
         for held in some:
-            held.until = at
+            held.until, held.safe = at, True
+
+    def _given_back(self, some: list[Held], at: float, *, safe: bool = False) -> None:
+        for held in some:
+            held.until, held.safe = at, safe
             self.carried.append((held.life, at))
 
 
