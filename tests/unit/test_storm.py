@@ -124,6 +124,22 @@ def test_a_duplicate_is_explained_by_a_fault_that_struck_whoever_held_the_messag
     assert found.problems == []
 
 
+def test_a_hand_that_lost_a_message_explains_one_copy_more() -> None:
+    thrice = [TAKEN, replace(TAKEN, at=106.0), replace(TAKEN, at=107.0)]
+    assert len(accounts(consumed=thrice, struck=[KILL], held=[HELD]).problems) == 1
+    again = replace(HELD, since=103.2)
+    assert accounts(consumed=thrice, struck=[KILL], held=[HELD, again]).problems == []
+
+
+def test_a_killed_node_explains_what_was_in_hand_then_and_not_what_came_after_it_was_back() -> None:
+    struck = Struck(Fault(1.0, Trouble.BROKER_KILLED, "0", 1.0), began=103.0, ended=120.0)
+    twice = [TAKEN, replace(TAKEN, at=126.0)]
+    settled = replace(HELD, until=102.5, safe=True)
+    assert accounts(consumed=twice, struck=[struck], held=[settled]).problems == []
+    later = replace(HELD, since=121.0, until=122.0)
+    assert len(accounts(consumed=twice, struck=[struck], held=[later]).problems) == 1
+
+
 @pytest.mark.parametrize(
     ("trouble", "target", "holder"),
     [

@@ -211,8 +211,8 @@ def _note_duplicates(
     accounts: Accounts, identity: str, ends: list[_End], held: Sequence[Held]
 ) -> None:
     ends = sorted(ends, key=lambda each: each.at)
-    for before, end in pairwise(ends):
-        why = blame(accounts.found.struck, held, end.at)
+    for number, (before, end) in enumerate(pairwise(ends)):
+        why = blame(accounts.found.struck, held, before=end.at, nth=number)
         accounts.duplicates.append(Duplicate(identity, f"{before.how}, {end.how}", why, held))
 
 

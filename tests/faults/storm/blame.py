@@ -1,9 +1,10 @@
 """Which fault made a duplicate: one that struck whoever had the message in hand at that time.
 
 Pure. A kill of a process explains only what that process held, and had not settled; a cut or
-half-open network what any process held so. A killed node also explains what was settled just
-before, and what the broker itself was carrying from queue to queue. What lies ready in a queue
-meanwhile is not doubled by anything.
+half-open network what any process held so. Each such hand that lost it explains one copy more. A
+killed node explains what was in any hand at that moment, settled just before or not, and what the
+broker itself was carrying from queue to queue; it may double that more than once. What lies ready
+in a queue meanwhile is not doubled by anything.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ NETWORK: Final = frozenset({Trouble.CUT, Trouble.HALF_OPEN})
 UNSYNCED: Final = 2.0
 """Seconds after an ack in which it may be lost with the node that had it."""
 AFTERMATH: Final = 5.0
-"""Seconds after a fault in which what it did to connections and queues is still found out."""
+"""Seconds in which what a fault did to connections and queues is still found out: after a node was
+killed, and after a network heals or a majority is there again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +34,19 @@ class Blame:
     holder: str
 
 
-def blame(struck: Iterable[Struck], held: Iterable[Held], before: float) -> Blame | None:
-    """The last fault that can have made a second copy, which was there at that time; `held` is
-    what was held of that message."""
-    hands = list(held)
-    found = [
-        Blame(fault, hand.holder)
-        for fault in struck
-        if fault.began <= before
-        for hand in hands
-        if _could_lose(fault, hand) and _meet(fault, hand)
-    ]
-    return max(found, key=lambda each: each.struck.began, default=None)
+def blame(
+    struck: Iterable[Struck], held: Iterable[Held], *, before: float, nth: int = 0
+) -> Blame | None:
+    """What made the nth copy too many (from 0), which was there at that time; `held` is what was
+    held of that message."""
+    hands, faults = list(held), [each for each in struck if each.began <= before]
+    found = []
+    for hand in hands:
+        theirs = [each for each in faults if _could_lose(each, hand) and _meet(each, hand)]
+        if theirs:
+            found.append(Blame(max(theirs, key=lambda each: each.began), hand.holder))
+    of_nodes = [each for each in found if each.struck.fault.trouble in NODES_KILLED]
+    return next(iter(of_nodes or found[nth:]), None)
 
 
 def _could_lose(struck: Struck, held: Held) -> bool:
@@ -56,6 +59,14 @@ def _could_lose(struck: Struck, held: Held) -> bool:
 
 
 def _meet(struck: Struck, held: Held) -> bool:
-    early = UNSYNCED if struck.fault.trouble in NODES_KILLED else 0.0
-    late = AFTERMATH if struck.fault.trouble in {*NODES_KILLED, Trouble.HALF_OPEN} else 0.0
-    return struck.began <= held.until + early and held.since <= struck.ended + late
+    begins, ends = struck.began, struck.ended
+    match struck.fault.trouble:
+        case Trouble.BROKER_KILLED | Trouble.LEADER_LOST:  # the kill counts, not the way back
+            begins, ends = begins - UNSYNCED, begins + AFTERMATH
+        case Trouble.MAJORITY_LOST:
+            begins, ends = begins - UNSYNCED, ends + AFTERMATH
+        case Trouble.HALF_OPEN:
+            ends += AFTERMATH
+        case _:
+            pass
+    return begins <= held.until and held.since <= ends
