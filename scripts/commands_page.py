@@ -6,6 +6,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 from enum import Enum
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ _SECTION = re.compile(
 )
 
 
+@cache
 def all_commands() -> dict[str, Any]:
     """Every command by the words that run it."""
     found: dict[str, Any] = {}
@@ -35,6 +37,7 @@ def all_commands() -> dict[str, Any]:
     return found
 
 
+@cache
 def filter_options() -> set[str]:
     """The options of every command that takes filters."""
     export = all_commands()["redrive letters export"]

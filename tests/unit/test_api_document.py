@@ -7,6 +7,7 @@ from typing import Any
 
 from redrive.server.app import Application
 from scripts.api_page import operations
+from tests.services.pages import ROOT
 
 
 def document() -> dict[str, Any]:
@@ -38,3 +39,18 @@ def test_names_in_documents_are_camel_case() -> None:
     for name, schema in document()["components"]["schemas"].items():
         for key in schema.get("properties", {}):
             assert re.fullmatch(r"[a-z][a-zA-Z0-9]*|dlq_[a-z]+", key), (name, key)
+
+
+def test_every_field_of_a_letter_is_in_the_reference_and_no_other() -> None:
+    text = (ROOT / "docs" / "reference" / "letter.md").read_text(encoding="utf-8")
+    table = text.split("\n## ")[0]
+    rows = re.findall(r"^\| (`.+?) \| ", table, re.MULTILINE)
+    told = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    schemas = document()["components"]["schemas"]
+    assert sorted(told) == sorted(schemas["LetterDocument"]["properties"])
+    within = {"Body": "body", "Origin": "origin", "Death": "deaths", "Attempt": "replayAttempts"}
+    within |= {"Edit": "edits", "Change": "history", "Header": "headers", "Metadata": "metadata"}
+    for kind, name in within.items():
+        (row,) = re.findall(rf"^\| `{name}` \| (.+)$", table, re.MULTILINE)
+        for key in schemas[kind]["properties"].keys() - {"unreadableProperties"}:
+            assert re.search(rf"\b{key}\b", row), f"{name}.{key}"
