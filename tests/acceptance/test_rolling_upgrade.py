@@ -21,7 +21,7 @@ from redrive.broker.processes import GuardedProcess
 from redrive.store.schema import REVISION
 from tests.acceptance.command_line import DRAINS_WITHIN, CommandLine
 from tests.services.collecting import dead_messages, has_consumers
-from tests.services.eventually import eventually_async
+from tests.services.eventually import DEADLINE, eventually_async
 from tests.services.moving import declare, identities, publish, take_all
 from tests.services.pages import ROOT
 from tests.services.plugin import Vhost
@@ -141,15 +141,17 @@ async def roll(old: Version, new: Version, vhost: Vhost, store_url: str) -> None
     await new.done("db", "upgrade")
     await more("after-the-upgrade")
     await has_consumers(vhost.url, 3, DEAD)
-    while not (new.collected() and old.collected()):
-        await more(f"side-by-side-{len(sent)}")
+    async with asyncio.timeout(DEADLINE):
+        while not (new.collected() and old.collected()):
+            await more(f"side-by-side-{len(sent)}")
     refused = await asyncio.to_thread(old.run, "stats")
     assert refused.returncode == 1
     assert "and this version of Redrive knows" in refused.stderr
     await new.done("replay", "--queue", "orders", "--detach", "--ignore-health")
     before = old.collected()
-    while old.collected() == before:
-        await more(f"the-old-one-goes-on-{len(sent)}")
+    async with asyncio.timeout(DEADLINE):
+        while old.collected() == before:
+            await more(f"the-old-one-goes-on-{len(sent)}")
     await old.replaced()
     new.start()
     await more("half-way")
