@@ -1,5 +1,7 @@
-"""`python -m scripts.reference` writes the pages that are made of code: docs/reference/consumer.md
-from the SDK's docstrings, docs/reference/metrics.md from the definitions of metrics and alerts."""
+"""`python -m scripts.reference` writes the pages of docs/reference that are made of code:
+consumer.md from the SDK's docstrings, metrics.md and events.md from what is measured and logged;
+and, in pages that people write, how commands are called, the defaults of settings and the
+operations of the API."""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from typing import Any
 import redrive
 from redrive import testing
 from redrive.consumer import with_aio_pika, with_pika
-from scripts import events_page, metrics_page
+from scripts import api_page, commands_page, events_page, metrics_page, settings_page
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "consumer.md"
 _HEAD = """# The consumer SDK
@@ -105,5 +107,5 @@ def _line(text: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
-    metrics_page.PAGE.write_text(metrics_page.page(), encoding="utf-8")
-    events_page.PAGE.write_text(events_page.page(), encoding="utf-8")
+    for other in (metrics_page, events_page, commands_page, settings_page, api_page):
+        other.PAGE.write_text(other.page(), encoding="utf-8")

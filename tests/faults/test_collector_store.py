@@ -346,6 +346,40 @@ async def test_a_broker_that_is_lost_at_any_step_of_storing_loses_nothing(
     assert await is_empty(vhost.url)
 
 
+async def waits_for_a_lock(database: str) -> None:
+    """Until somebody's query waits for what somebody else has locked."""
+    async with await psycopg.AsyncConnection.connect(database, autocommit=True) as looking:
+
+        async def waits() -> bool:
+            found = await looking.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
+            return await found.fetchone() != (0,)
+
+        await eventually_async(waits, what="a query that waits")
+
+
+async def test_a_broker_that_is_lost_amid_a_query_is_not_taken_for_a_store_that_is_away(
+    vhost: Vhost, postgres: PrivatePostgres, database: str, proxy: NewProxy
+) -> None:
+    await declare(vhost.url, QUEUE, "quorum")
+    way = await proxy("127.0.0.1", vhost.node.port)
+    to_store = await proxy("127.0.0.1", postgres.port)
+    async with letter_store(to_store.through(database)) as store:
+        with structlog.testing.capture_logs() as said:
+            async with collecting(way.through(vhost.url), store.letters) as running:
+                async with await psycopg.AsyncConnection.connect(database) as holding:
+                    await holding.execute("LOCK TABLE redrive_letter IN SHARE MODE")
+                    await publish(vhost.url, [dead_message("m0")])
+                    await waits_for_a_lock(database)
+                    to_store.half_open()  # so that a request to cancel does not arrive either
+                    way.cut()
+                    await has_said(said, "collector.lost")
+                to_store.flow()
+                await running.has_acked(1)
+        found = await found_in(store, ["m0"])
+    assert found.sound, found
+    assert [each["event"] for each in said if "store" in each["event"]] == []
+
+
 # Full
 
 

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-PUBLISH, DELIVER = (60, 40), (60, 60)
+PUBLISH, DELIVER, GET_OK = (60, 40), (60, 60), (60, 71)
+CHANNEL_CLOSE, TX_SELECT, TX_COMMIT = (20, 40), (90, 10), (90, 20)
 ACK, REJECT, NACK = (60, 80), (60, 90), (60, 120)
 PROPERTIES = (
     *("content_type", "content_encoding", "headers", "delivery_mode", "priority"),
@@ -82,7 +83,7 @@ class Frames:
     def _frame(self, kind: int, channel: int, payload: bytes) -> Iterator[Method | Message]:
         if kind == 1:
             method = Method(channel, struct.unpack_from(">HH", payload), payload[4:])
-            if method.name in (PUBLISH, DELIVER):
+            if method.name in (PUBLISH, DELIVER, GET_OK):
                 self._arriving[channel] = _Arriving(_opened(method))
             else:
                 yield method
@@ -107,8 +108,8 @@ class Frames:
 def _opened(method: Method) -> Message:
     arguments = method.arguments
     position, redelivered = 2, False
-    if method.name == DELIVER:
-        position = 1 + arguments[0]
+    if method.name != PUBLISH:
+        position = 1 + arguments[0] if method.name == DELIVER else 0
         redelivered = arguments[position + 8] != 0
         position += 9
     exchange, position = _shortstr(arguments, position)

@@ -12,6 +12,7 @@ import asyncio
 import os
 import socket
 import struct
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
@@ -43,6 +44,8 @@ class ProxyConnection:
         self.received = bytearray()
         self.count = {Direction.SENT: 0, Direction.RECEIVED: 0}
         self.closed = asyncio.Event()
+        self.ended: float | None = None
+        """When, by the machine's clock."""
         self._proxy = proxy
         self._cut = asyncio.Event()
         self._writers: list[asyncio.StreamWriter] = []
@@ -80,6 +83,7 @@ class ProxyConnection:
                 each.close()
                 with suppress(OSError):
                     await each.wait_closed()
+            self.ended = time.time()
             self.closed.set()
 
     async def _pump(

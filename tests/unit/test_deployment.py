@@ -26,7 +26,7 @@ from redrive.server.app import Application
 from redrive.settings import Settings, load
 from redrive.settings.keys import VARIABLES
 from redrive.settings.layers import SYSTEM_FILE
-from tests.unit.test_docs import all_commands
+from scripts.commands_page import all_commands
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

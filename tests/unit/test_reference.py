@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import ModuleType
+
+import pytest
 
 import redrive
 from redrive import testing
-from scripts import events_page, metrics_page
+from scripts import api_page, commands_page, events_page, metrics_page, settings_page
 from scripts.reference import PAGE, page
 
 NO_EVENTS = {"letter.deaths", "letter.size"}
@@ -18,9 +21,10 @@ def test_the_page_is_current() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m scripts.reference"
 
 
-def test_the_page_of_metrics_is_current() -> None:
-    text = metrics_page.PAGE.read_text(encoding="utf-8")
-    assert text == metrics_page.page(), "run: python -m scripts.reference"
+@pytest.mark.parametrize("made", [metrics_page, commands_page, settings_page, api_page])
+def test_what_other_pages_have_from_the_code_is_current(made: ModuleType) -> None:
+    text = made.PAGE.read_text(encoding="utf-8")
+    assert text == made.page(), "run: python -m scripts.reference"
 
 
 def test_the_page_of_events_is_current_and_says_what_each_means() -> None:

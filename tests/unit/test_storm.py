@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from pamqp import base, body, commands, frame, header
 
 from redrive.domain.letter import Result
 from redrive.domain.lifecycle import State
 from tests.faults.storm.accounts import Accounts, Filed, Found, InQueue, Sending, settle_accounts
+from tests.faults.storm.blame import Blame
 from tests.faults.storm.journal import Consumed, Published, Struck
 from tests.faults.storm.messages import KEYS, ORDERS, Message, mended, takes
 from tests.faults.storm.plan import BROKER, DATABASE, Fault, Trouble, make_plan
+from tests.faults.storm.wiretap import THE_BROKER, Held, Life, Wiretap
+from tests.services.proxy import Direction, Proxy, ProxyConnection
 
 IDENTITY, DIGEST, LETTER = "passes-1", "d1", "l1"
 PUBLISHED = Published(Message(0.0, IDENTITY, ORDERS, 10), at=100.0, confirmed=True)
@@ -20,6 +25,7 @@ TAKEN = Consumed(IDENTITY, DIGEST, ORDERS, KEYS[ORDERS], None, 0, at=101.0)
 DEAD = Filed(
     LETTER, IDENTITY, DIGEST, State.MANUAL, ORDERS, KEYS[ORDERS], "dlq-queue", 105.0, marked=False
 )
+HELD = Held(Life(IDENTITY), "everything", since=102.0, until=103.5)
 KILL = Struck(Fault(1.0, Trouble.PROCESS_KILLED, "everything", 1.0), began=103.0, ended=104.0)
 NOTHING = Found(
     published=[PUBLISHED],
@@ -28,6 +34,7 @@ NOTHING = Found(
     witnessed={IDENTITY: 1},
     letters=[],
     struck=[],
+    held=[],
     ended=200.0,
 )
 
@@ -109,35 +116,174 @@ def test_a_sending_that_counts_as_refused_was_in_no_queue() -> None:
     assert found.problems == [f"letter {LETTER} of {IDENTITY} was sent, and counts as refused"]
 
 
-def test_a_duplicate_is_explained_by_a_fault_within_its_life() -> None:
+def test_a_duplicate_is_explained_by_a_fault_that_struck_whoever_held_the_message() -> None:
     twice = {"consumed": [TAKEN, replace(TAKEN, at=106.0)]}
     assert "no fault explains it" in accounts(**twice).problems[0]
-    found = accounts(**twice, struck=[KILL])
-    assert [each.why for each in found.duplicates] == [KILL]
+    found = accounts(**twice, struck=[KILL], held=[HELD])
+    assert [each.why for each in found.duplicates] == [Blame(KILL, "everything")]
     assert found.problems == []
 
 
+def test_a_hand_that_lost_a_message_explains_one_copy_more() -> None:
+    thrice = [TAKEN, replace(TAKEN, at=106.0), replace(TAKEN, at=107.0)]
+    assert len(accounts(consumed=thrice, struck=[KILL], held=[HELD]).problems) == 1
+    again = replace(HELD, since=103.2)
+    assert accounts(consumed=thrice, struck=[KILL], held=[HELD, again]).problems == []
+
+
+def test_a_killed_node_explains_what_was_in_hand_then_and_not_what_came_after_it_was_back() -> None:
+    struck = Struck(Fault(1.0, Trouble.BROKER_KILLED, "0", 1.0), began=103.0, ended=120.0)
+    twice = [TAKEN, replace(TAKEN, at=126.0)]
+    settled = replace(HELD, until=102.5, safe=True)
+    assert accounts(consumed=twice, struck=[struck], held=[settled]).problems == []
+    later = replace(HELD, since=121.0, until=122.0)
+    assert len(accounts(consumed=twice, struck=[struck], held=[later]).problems) == 1
+
+
 @pytest.mark.parametrize(
-    ("trouble", "target", "at"),
+    ("trouble", "target", "holder"),
     [
-        (Trouble.PROCESS_KILLED, "everything", 107.0),  # after the second end
-        (Trouble.PROCESS_KILLED, "everything", 50.0),  # long before the message
-        (Trouble.DATABASE_KILLED, DATABASE, 103.0),
-        (Trouble.CUT, DATABASE, 103.0),
-        (Trouble.SLOW_CONSUMERS, BROKER, 103.0),
+        (Trouble.CUT, BROKER, "plain"),
+        (Trouble.HALF_OPEN, BROKER, "plain"),
+        (Trouble.BROKER_KILLED, "0", "plain"),
+        (Trouble.LEADER_LOST, "orders", THE_BROKER),
+        (Trouble.MAJORITY_LOST, "0", THE_BROKER),
     ],
 )
-def test_no_other_fault_explains_a_duplicate(trouble: Trouble, target: str, at: float) -> None:
+def test_the_broker_and_the_way_to_it_are_everybodys(
+    trouble: Trouble, target: str, holder: str
+) -> None:
+    struck = Struck(Fault(1.0, trouble, target, 1.0), began=103.0, ended=103.5)
+    held = replace(HELD, holder=holder)
+    twice = [TAKEN, replace(TAKEN, at=106.0)]
+    assert accounts(consumed=twice, struck=[struck], held=[held]).problems == []
+
+
+@pytest.mark.parametrize(
+    ("trouble", "target", "at", "holder"),
+    [
+        (Trouble.PROCESS_KILLED, "everything", 107.0, "everything"),  # after the second end
+        (Trouble.PROCESS_KILLED, "everything", 101.0, "everything"),  # before it held the message
+        (Trouble.PROCESS_KILLED, "everything", 104.0, "everything"),  # after its ack
+        (Trouble.PROCESS_KILLED, "everything", 103.0, "plain"),  # somebody else held it
+        (Trouble.CUT, BROKER, 103.0, THE_BROKER),  # which needs no network to move it
+        (Trouble.BROKER_KILLED, "0", 90.0, "everything"),  # long before
+        (Trouble.DATABASE_KILLED, DATABASE, 103.0, "everything"),
+        (Trouble.CUT, DATABASE, 103.0, "everything"),
+        (Trouble.SLOW_CONSUMERS, BROKER, 103.0, "everything"),
+    ],
+)
+def test_no_other_fault_explains_a_duplicate(
+    trouble: Trouble, target: str, at: float, holder: str
+) -> None:
     struck = Struck(Fault(1.0, trouble, target, 1.0), began=at, ended=at + 0.5)
-    found = accounts(consumed=[TAKEN, replace(TAKEN, at=106.0)], struck=[struck])
+    twice = [TAKEN, replace(TAKEN, at=106.0)]
+    found = accounts(consumed=twice, struck=[struck], held=[replace(HELD, holder=holder)])
     assert "no fault explains it" in found.problems[0]
+
+
+def test_a_second_end_of_a_sending_is_explained_by_who_held_that_sending_only() -> None:
+    sent = (Sending(1, 110.0, Result.RESOLVED), Sending(2, 120.0, Result.RESOLVED))
+    letter = replace(DEAD, state=State.RESOLVED, sendings=sent)
+    taken = [
+        replace(TAKEN, letter=LETTER, generation=generation, at=at)
+        for generation, at in ((1, 111.0), (2, 121.0), (2, 126.0))
+    ]
+    kill = replace(KILL, began=122.0, ended=123.0)
+    held = replace(HELD, since=121.0, until=122.0)
+    for generation, problems in ((1, 1), (2, 0)):
+        of_it = replace(held, life=Life(IDENTITY, LETTER, generation))
+        found = accounts(letters=[letter], consumed=taken, struck=[kill], held=[of_it])
+        assert len(found.problems) == problems, found.problems
+
+
+# The wiretap
+
+
+Headers = dict[str, str | int]
+
+
+class Wire:
+    """What passes over one link, as the tap hears it."""
+
+    def __init__(self) -> None:
+        self.tap = Wiretap()
+        self.link = ProxyConnection(Proxy("127.0.0.1", 1), 0)
+        self._hook = self.tap.hook_of("plain")
+
+    def delivered(self, tag: int, identity: str, headers: Headers | None = None) -> None:
+        method = commands.Basic.Deliver("consumer", tag, False, "", "orders")
+        self._content(Direction.RECEIVED, method, identity, headers or {})
+
+    def published(self, exchange: str, identity: str) -> None:
+        method = commands.Basic.Publish(exchange=exchange, routing_key="key")
+        self._content(Direction.SENT, method, identity, {})
+
+    def said(self, method: base.Frame) -> None:
+        self._hook(self.link, Direction.SENT, frame.marshal(method, 1))
+
+    def _content(self, way: Direction, method: base.Frame, identity: str, headers: Headers) -> None:
+        properties = commands.Basic.Properties(message_id=identity, headers=dict(headers))
+        parts = (method, header.ContentHeader(0, 2, properties), body.ContentBody(b"{}"))
+        for part in parts:
+            self._hook(self.link, way, frame.marshal(part, 1))
+
+
+def test_who_had_a_message_is_known_until_it_is_settled_or_the_connection_ends() -> None:
+    wire = Wire()
+    for tag in range(1, 6):
+        wire.delivered(tag, f"passes-{tag}")
+    wire.said(commands.Basic.Ack(2, multiple=True))
+    wire.said(commands.Basic.Reject(3, requeue=False))
+    wire.link.ended = time.time() + 1000
+    ours = {held.life.identity: held for held in wire.tap.held() if held.holder == "plain"}
+    brokers = {held.life.identity for held in wire.tap.held() if held.holder == THE_BROKER}
+    assert [held.safe for held in ours.values()] == [True, True, True, False, False]
+    lost = [name for name, held in ours.items() if held.until == wire.link.ended]
+    assert (len(ours), lost) == (5, ["passes-4", "passes-5"])
+    assert brokers == {"passes-3", "passes-4", "passes-5"}
+
+
+def test_what_is_settled_just_before_the_end_or_in_no_commit_may_be_lost() -> None:
+    wire = Wire()
+    for tag in range(1, 4):
+        wire.delivered(tag, f"passes-{tag}")
+    wire.said(commands.Tx.Select())
+    wire.said(commands.Basic.Ack(1))
+    wire.said(commands.Tx.Commit())
+    wire.said(commands.Basic.Ack(2))
+    wire.said(commands.Basic.Nack(3, requeue=True))
+    for after, safe in ((1000.0, [True, False, False]), (0.1, [False, False, False])):
+        wire.link.ended = time.time() + after
+        hands = [held for held in wire.tap.held() if held.holder == "plain"]
+        assert [held.safe for held in hands] == safe
+
+
+def test_the_broker_carries_what_waits_in_a_tier_until_it_is_delivered_again() -> None:
+    wire = Wire()
+    wire.published("route-delay", "twice-1")
+    wire.published("dlq-exchange", "twice-2")
+    wire.delivered(1, "twice-1")
+    (carried,) = [held for held in wire.tap.held() if held.holder == THE_BROKER]
+    (again,) = [held for held in wire.tap.held() if held.holder == "plain"]
+    assert (carried.life.identity, carried.until) == ("twice-1", again.since)
+
+
+def test_a_sending_of_a_letter_is_told_from_the_first_life() -> None:
+    wire = Wire()
+    wire.delivered(1, IDENTITY)
+    wire.delivered(2, IDENTITY, {"redrive-letter": LETTER, "redrive-generation": 70_000})
+    lives = [held.life for held in wire.tap.held()]
+    assert lives == [Life(IDENTITY), Life(IDENTITY, LETTER, 70_000)]
 
 
 def test_second_letters_of_one_message_must_say_so() -> None:
     second = replace(DEAD, id="l2")
-    assert "do not say so" in accounts(letters=[DEAD, second], struck=[KILL]).problems[0]
+    assert (
+        "do not say so" in accounts(letters=[DEAD, second], struck=[KILL], held=[HELD]).problems[0]
+    )
     marked = replace(second, marked=True)
-    assert accounts(letters=[DEAD, marked], struck=[KILL]).problems == []
+    assert accounts(letters=[DEAD, marked], struck=[KILL], held=[HELD]).problems == []
 
 
 @pytest.mark.parametrize(

@@ -274,7 +274,12 @@ class Wire(asyncio.Protocol):
         out, self._out = self._out, []
         if out and self._transport is not None and not self._transport.is_closing():
             self._wrote = True
-            self._transport.write(b"".join(out) if len(out) > 1 else out[0])
+            try:
+                self._transport.write(b"".join(out) if len(out) > 1 else out[0])
+            except RuntimeError as error:
+                # A connect that is given up just when it succeeds: uvloop has closed the socket,
+                # and says so neither by `is_closing` nor by `connection_lost`.
+                self.fail(ConnectionLost(f"the connection to the broker was lost: {error}"))
 
     async def writable(self) -> None:
         """Wait until the socket takes bytes again."""

@@ -5,7 +5,9 @@
     world     the servers, the links to them, and every process that may be killed
     ...       producers, operators, strikes: those who carry the plan out, and note what they did
     settling  the end: everything is mended, and goes on until nothing moves any more
-    accounts  every message is accounted for by identity, every duplicate by a fault
+    wiretap   who had which message in hand, and when, by what passes over the links
+    accounts  every message is accounted for by identity
+    blame     every duplicate by a fault that struck whoever held the message
 
 `make faults` runs it; `tests/faults/test_storm.py` has the short run that is part of `make test`.
 """

@@ -3,8 +3,8 @@
 Pure. A message has a first life, which ends when a consumer takes it, when it becomes a letter, or
 where it lies in a queue; and each sending of a letter is a life more, which ends when a consumer
 takes that, when it comes back to the letter, or in a queue. Each life ends once. An end more is a
-duplicate, and is explained only by a fault that can cost a process its life or its connection to
-the broker, struck after the life began and before the second end.
+duplicate, and is explained only by a fault that struck whoever had that message in hand, before the
+second end (see blame.py).
 
 Wrong is: a confirmed message that ended nowhere, a letter that counts as consumed although no
 consumer took what was sent, a copy with another body, key or queue, a duplicate without a fault or
@@ -15,20 +15,18 @@ although it was sent; and a copy that lies in a queue, since all had time to com
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
 from redrive.domain.letter import Result
 from redrive.domain.lifecycle import State
+from tests.faults.storm.blame import Blame, blame
 from tests.faults.storm.journal import Consumed, Published, Struck
 from tests.faults.storm.messages import GHOSTS, KEYS
-from tests.faults.storm.plan import DATABASE, MAY_DOUBLE
+from tests.faults.storm.wiretap import THE_BROKER, Held, Life
 
-GRACE: Final = 16.0
-"""Seconds after a fault in which a half-open connection is still found out: two heartbeats, and
-what a busy machine adds."""
 OWN_DEAD: Final = "dlq-queue"
 """What is collected from here has a redrive-id, so second copies are recognised."""
 
@@ -81,6 +79,8 @@ class Found:
     """Copies in the queue that retries and replays do not come by."""
     letters: Sequence[Filed]
     struck: Sequence[Struck]
+    held: Sequence[Held]
+    """Who had which copy in hand."""
     ended: float
 
 
@@ -90,7 +90,8 @@ class Duplicate:
 
     identity: str
     how: str
-    why: Struck | None
+    why: Blame | None
+    held: Sequence[Held]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ def settle_accounts(found: Found, digests: Callable[[Published], set[str]]) -> A
     if accounts.lost:
         accounts.problems.append(f"lost: {', '.join(accounts.lost[:20])}")
     accounts.problems += [
-        f"{each.identity} is there twice and no fault explains it: {each.how}"
+        f"{each.identity} is there twice and no fault explains it: {each.how}; {_trail(each)}"
         for each in accounts.duplicates
         if each.why is None
     ]
@@ -156,15 +157,21 @@ def _check_copies(
 def _check_lives(accounts: Accounts, known: Mapping[str, Published]) -> None:
     found = accounts.found
     first, later = _ends(found)
+    hands: dict[str, list[Held]] = defaultdict(list)
+    for held in found.held:
+        hands[held.life.identity].append(held)
     for identity, published in known.items():
         ends = first.get(identity, [])
         if not ends and published.confirmed:
             accounts.lost.append(identity)
-        _note_duplicates(accounts, identity, published.at, ends)
+        # Of all its lives: a second copy of a letter that was sent may become a letter too.
+        _note_duplicates(accounts, identity, ends, hands[identity])
     for letter in found.letters:
         for sending in letter.sendings:
             ends = later.get((letter.id, sending.generation), [])
-            _note_duplicates(accounts, letter.identity, sending.at, ends)
+            life = Life(letter.identity, letter.id, sending.generation)
+            of_it = [held for held in hands[letter.identity] if held.life == life]
+            _note_duplicates(accounts, letter.identity, ends, of_it)
             if ends and sending.result is Result.REFUSED:
                 accounts.problems.append(
                     f"letter {letter.id} of {letter.identity} was sent, and counts as refused"
@@ -200,24 +207,24 @@ def _ends(found: Found) -> tuple[dict[str, list[_End]], dict[tuple[str, int], li
     return first, later
 
 
-def _note_duplicates(accounts: Accounts, identity: str, began: float, ends: list[_End]) -> None:
+def _note_duplicates(
+    accounts: Accounts, identity: str, ends: list[_End], held: Sequence[Held]
+) -> None:
     ends = sorted(ends, key=lambda each: each.at)
-    for before, end in pairwise(ends):
-        why = _explanation(accounts.found.struck, began, end.at)
-        accounts.duplicates.append(Duplicate(identity, f"{before.how}, {end.how}", why))
+    for number, (before, end) in enumerate(pairwise(ends)):
+        why = blame(accounts.found.struck, held, before=end.at, nth=number)
+        accounts.duplicates.append(Duplicate(identity, f"{before.how}, {end.how}", why, held))
 
 
-def _explanation(struck: Iterable[Struck], began: float, ended: float) -> Struck | None:
-    """The last fault within that time that can make a second copy."""
-    within = [
-        each
-        for each in struck
-        if each.fault.trouble in MAY_DOUBLE
-        and each.fault.target != DATABASE
-        and each.began <= ended
-        and each.ended + GRACE >= began
-    ]
-    return max(within, key=lambda each: each.began, default=None)
+def _trail(duplicate: Duplicate) -> str:
+    """Whose hands it went through, in seconds since the first."""
+    hands = sorted(duplicate.held, key=lambda each: each.since)
+    spans = (
+        f"{each.holder} {each.since - hands[0].since:.1f} to {each.until - hands[0].since:.1f} s"
+        f"{'' if each.safe or each.holder == THE_BROKER else ', not settled'}"
+        for each in hands
+    )
+    return f"in the hands of: {', '.join(spans) or 'nobody'}"
 
 
 def _check_letters(accounts: Accounts) -> None:

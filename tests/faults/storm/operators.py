@@ -19,7 +19,7 @@ from redrive.broker.processes import GuardedProcess
 from tests.acceptance.command_line import REDRIVE, CommandLine
 from tests.faults.storm.journal import Done, Journal
 from tests.faults.storm.messages import BROKEN, PATCH
-from tests.faults.storm.plan import Act, Deed
+from tests.faults.storm.plan import OPERATOR, Act, Deed
 from tests.faults.storm.world import PARCELS_DEAD, PERMANENT, World
 from tests.services.eventually import eventually_async
 
@@ -35,7 +35,7 @@ class Operator:
     def __init__(self, world: World, journal: Journal) -> None:
         self._world = world
         self._journal = journal
-        self._line: CommandLine = world.command_line("operator")
+        self._line: CommandLine = world.command_line(OPERATOR)
         self._patch: Path = world.folder / "patch.json"
         self._patch.write_text(PATCH)
 

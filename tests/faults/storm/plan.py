@@ -37,19 +37,7 @@ class Trouble(StrEnum):
     SLOW_CONSUMERS = "slow consumers"
 
 
-MAY_DOUBLE: Final = frozenset(
-    {
-        Trouble.PROCESS_KILLED,
-        Trouble.BROKER_KILLED,
-        Trouble.LEADER_LOST,
-        Trouble.MAJORITY_LOST,
-        Trouble.CUT,
-        Trouble.HALF_OPEN,
-    }
-)
-"""What can cost a process its connection to the broker, or its life: only that makes duplicates.
-A database that goes away never does."""
-
+OPERATOR: Final = "operator"
 PROCESSES: Final = (
     "retrier-collector",
     "retrier-worker",
@@ -57,7 +45,7 @@ PROCESSES: Final = (
     "orders-1",
     "orders-2",
     "plain",
-    "operator",
+    OPERATOR,
 )
 """What is killed. The first three are `redrive run` with several roles each, `orders-*` consumers
 of the SDK, `plain` one without it, and `operator` is the command that an operator runs just then,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from redrive.domain.lifecycle import State
-from tests.faults.storm.accounts import Accounts
+from tests.faults.storm.accounts import Accounts, Duplicate
 from tests.faults.storm.journal import Journal, Struck
 from tests.faults.storm.plan import Plan
 
@@ -35,8 +35,10 @@ def _lines(plan: Plan, journal: Journal, accounts: Accounts) -> Iterator[str]:
         "operators", Counter(f"{each.act.deed}: {each.outcome}" for each in journal.done)
     )
     yield from _table("faults struck", _by_trouble(found.struck))
-    why = Counter(each.why.fault.trouble if each.why else "nothing" for each in accounts.duplicates)
-    yield from _table("duplicates, by the last fault before them that can make one", why)
+    yield from _table(
+        "duplicates, by the fault that made them",
+        Counter(_why(each) for each in accounts.duplicates),
+    )
     yield from _table(
         "duplicates, by what they are", Counter(_how(each.how) for each in accounts.duplicates)
     )
@@ -60,6 +62,11 @@ def _by_trouble(struck: Iterable[Struck]) -> Counter[str]:
         else str(each.fault.trouble)
         for each in struck
     )
+
+
+def _why(duplicate: Duplicate) -> str:
+    why = duplicate.why
+    return f"{why.struck.fault.trouble}, held by {why.holder}" if why else "nothing"
 
 
 def _how(text: str) -> str:

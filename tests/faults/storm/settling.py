@@ -151,6 +151,7 @@ class Settling:
             witnessed=witnessed,
             letters=await self._letters(store),
             struck=self._journal.struck,
+            held=self._world.wiretap.held(),
             ended=time.time(),
         )
 

@@ -16,7 +16,7 @@ from tests.faults.storm.producers import Producer
 from tests.faults.storm.report import report
 from tests.faults.storm.settling import Settling
 from tests.faults.storm.strikes import Strikes
-from tests.faults.storm.world import World, a_world
+from tests.faults.storm.world import PRODUCERS, World, a_world
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ async def _storm(plan: Plan, world: World, journal: Journal) -> None:
     strikes = Strikes(world, journal)
     async with asyncio.TaskGroup() as everybody:
         for half in (plan.messages[::2], plan.messages[1::2]):
-            producer = Producer(world.links_url, plan.seed, journal)
+            producer = Producer(world.links_url(PRODUCERS), plan.seed, journal)
             everybody.create_task(producer.publish(half))
         everybody.create_task(Operator(world, journal).work(plan.acts))
         for lane in plan.lanes:

@@ -18,7 +18,7 @@ import psycopg
 from redrive.broker.private import PrivateNode
 from redrive.errors import BrokerError, CannotStart
 from tests.faults.storm.journal import Journal, Struck
-from tests.faults.storm.plan import BROKER, Fault, Trouble
+from tests.faults.storm.plan import BROKER, OPERATOR, Fault, Trouble
 from tests.faults.storm.world import CONNECTIONS, VHOST, World
 from tests.services.proxy import Proxy
 
@@ -54,7 +54,7 @@ class Strikes:
 
     @asynccontextmanager
     async def process_killed(self, fault: Fault) -> AsyncIterator[str]:
-        if fault.target == "operator":
+        if fault.target == OPERATOR:
             command = self._world.command
             if command is not None:
                 command.kill()

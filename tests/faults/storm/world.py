@@ -13,7 +13,7 @@ import pwd
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -29,14 +29,16 @@ from redrive.domain.breaker import Position
 from redrive.store.store import Store
 from tests.acceptance.command_line import CommandLine
 from tests.faults.storm.messages import EXCHANGE, INVOICES, KEYS, PARCELS, QUEUES
+from tests.faults.storm.plan import OPERATOR
 from tests.faults.storm.sdk_consumer import Scene
 from tests.faults.storm.small_disk import SmallDisk
+from tests.faults.storm.wiretap import Wiretap
 from tests.services.eventually import eventually_async
 from tests.services.letters import letter_store
 from tests.services.moving import channel_to
 from tests.services.plugin import QUICK_STATISTICS
 from tests.services.postgres import ACCOUNT, PrivatePostgres
-from tests.services.proxy import Proxy
+from tests.services.proxy import Hook, Proxy
 
 ROOT: Final = Path(__file__).parents[3]
 VHOST: Final = "storm"
@@ -72,6 +74,9 @@ CONSUMERS: Final = {
 }
 SWEEPER: Final = "sweeper"
 """Takes every parcel that has failed out of its loop; started only at the end."""
+PRODUCERS: Final = "producers"
+OWNERS: Final = (*ROLES, *CONSUMERS, SWEEPER, OPERATOR, PRODUCERS)
+"""Those who have links of their own, so that what passes is known to be theirs."""
 DRAINS_WITHIN: Final = 10.0
 
 
@@ -127,7 +132,9 @@ class World:
     postgres: PrivatePostgres
     database: str
     disk: SmallDisk | None
-    broker_links: list[Proxy]
+    links: dict[str, list[Proxy]]
+    """To each node of the broker, by whose they are."""
+    wiretap: Wiretap
     database_link: Proxy
     port: int
     """Of Redrive's API."""
@@ -141,9 +148,12 @@ class World:
         return next(node for node in self.nodes if node.running).url(VHOST)
 
     @property
-    def links_url(self) -> str:
-        """The broker for everybody else."""
-        pairs = zip(self.nodes, self.broker_links, strict=True)
+    def broker_links(self) -> list[Proxy]:
+        return [link for links in self.links.values() for link in links]
+
+    def links_url(self, owner: str) -> str:
+        """The broker for everybody else, each by links of its own."""
+        pairs = zip(self.nodes, self.links[owner], strict=True)
         urls = [f"{link.through(node.url(VHOST))}?heartbeat={HEARTBEAT}" for node, link in pairs]
         return ",".join(urls)
 
@@ -159,7 +169,7 @@ class World:
     def command_line(self, name: str) -> CommandLine:
         line = CommandLine(
             self.folder,
-            self.links_url,
+            self.links_url(name),
             TIERS,
             name=name,
             store_url=self.database_link.through(self.store_url),
@@ -174,14 +184,14 @@ class World:
             line = self.command_line(name)
             begin = _begin(line.start, "run", "--roles", roles)
             self.members[name] = Member(name, begin, line.log)
-        sweeper = self.command_line("sweeper")
+        sweeper = self.command_line(SWEEPER)
         sweep = ("sweep", PARCELS_DEAD, "--target", PERMANENT, "--max-retries", "0")
         begin = _begin(sweeper.start, *sweep, "--watch", "1s", "--spend-deliveries")
         self.members[SWEEPER] = Member(SWEEPER, begin, sweeper.log)
         for name, module in CONSUMERS.items():
             log = self.folder / f"{name}.log"
             scene = Scene(
-                name, self.links_url, str(self.folder), str(self.folder / "everything.toml")
+                name, self.links_url(name), str(self.folder), str(self.folder / "everything.toml")
             )
             argv = [sys.executable, "-m", f"tests.faults.storm.{module}", json.dumps(asdict(scene))]
             self.members[name] = Member(name, _begin_module(argv, log), log)
@@ -214,22 +224,31 @@ async def a_world(nodes: int, root: Path | None = None) -> AsyncIterator[World]:
         await asyncio.to_thread(postgres.start)
         await asyncio.to_thread(brokers.wait_ready)
         brokers.create_vhost(VHOST)
-        links = [Proxy("127.0.0.1", node.port) for node in brokers]
+        wiretap = Wiretap()
+        links = {owner: _links(brokers.nodes, wiretap.hook_of(owner)) for owner in OWNERS}
         world = World(
             folder=folder,
             nodes=brokers.nodes,
             postgres=postgres,
             database=postgres.create_database(),
             disk=disk,
-            broker_links=links,
+            links=links,
+            wiretap=wiretap,
             database_link=Proxy("127.0.0.1", postgres.port),
             port=free_ports(1)[0],
         )
-        for link in (*links, world.database_link):
+        for link in (*world.broker_links, world.database_link):
             await ends.enter_async_context(link)
         ends.callback(_end, world)
         await _begin_life(world)
         yield world
+
+
+def _links(nodes: Sequence[PrivateNode], hook: Hook) -> list[Proxy]:
+    links = [Proxy("127.0.0.1", node.port) for node in nodes]
+    for link in links:
+        link.hook = hook
+    return links
 
 
 def _small_disk(postgres: PrivatePostgres) -> SmallDisk | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
+import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 from pamqp import commands
@@ -20,7 +22,9 @@ from redrive.amqp import (
     Publisher,
     Refused,
     Returned,
+    connect,
     frames,
+    parse_addresses,
 )
 from redrive.errors import (
     BrokerError,
@@ -533,3 +537,23 @@ async def test_a_get_is_answered_by_a_message_in_several_frames() -> None:
     found = await stub.answered(channel.get("q"), [reply])
     assert found is not None
     assert (found.tag, found.redelivered, found.body) == (9, True, b"abcdef")
+
+
+def test_a_connect_that_is_given_up_at_any_moment_leaves_no_error_behind() -> None:
+    said: list[object] = []
+
+    async def give_up_at_each_step() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: said.append(context))
+        with socket.create_server(("127.0.0.1", 0)) as nobody:
+            addresses = parse_addresses(f"amqp://127.0.0.1:{nobody.getsockname()[1]}/")
+            for steps in range(20):
+                connecting = asyncio.ensure_future(connect(addresses, name="impatient"))
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                connecting.cancel()
+                await asyncio.wait([connecting])
+                await asyncio.sleep(0)
+
+    uvloop.run(give_up_at_each_step())
+    assert said == []

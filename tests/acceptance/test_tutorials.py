@@ -1,4 +1,4 @@
-"""The tutorial of the consumer: its files are made, its commands run, its output compared."""
+"""The tutorials: their files are made, their commands run, their output compared."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import shlex
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -14,30 +15,38 @@ from redrive.broker.processes import GuardedProcess
 from tests.acceptance.command_line import DRAINS_WITHIN, REDRIVE
 from tests.services.consuming import consumed
 from tests.services.eventually import eventually_async
+from tests.services.pages import ROOT, blocks_in
 from tests.services.plugin import Vhost
 
-TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial" / "first-handler.md"
+TUTORIALS = ROOT / "docs" / "tutorial"
 BROKER = "amqp://guest:guest@127.0.0.1:5672/"
+MANAGEMENT = "http://127.0.0.1:15672"
+SET_UP = ("$ make setup", "$ . .venv/bin/activate")
+"""Lines that are true already."""
 
 
 class Reader:
-    """Somebody who follows the tutorial, in a folder of their own."""
+    """Somebody who follows a tutorial, in a folder of their own."""
 
-    def __init__(self, folder: Path, url: str) -> None:
+    def __init__(self, folder: Path, tutorial: str, replaced: dict[str, str]) -> None:
         self.folder = folder
-        text = TUTORIAL.read_text(encoding="utf-8")
-        blocks = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        blocks = blocks_in(TUTORIALS / tutorial)
         self.files = dict(
             self._named(block) for kind, block in blocks if kind in ("python", "toml")
         )
         for name, content in self.files.items():
-            (folder / name).write_text(content.replace(BROKER, url))
-        (self.output,) = (block.splitlines() for kind, block in blocks if kind == "text")
+            for invented, real in replaced.items():
+                content = content.replace(invented, real)  # noqa: PLW2901
+            (folder / name).write_text(content)
+        self.output = [
+            line for kind, block in blocks if kind == "text" for line in block.splitlines()
+        ]
         self.commands = [
-            line.removeprefix("$ ")
+            shlex.join(shlex.split(line.removeprefix("$ "), comments=True))
             for kind, block in blocks
             if not kind
             for line in block.splitlines()
+            if line not in SET_UP
         ]
 
     @staticmethod
@@ -46,19 +55,21 @@ class Reader:
         assert named is not None, block
         return named[1], block
 
-    def start(self, command: str) -> GuardedProcess:
-        """Type a command of the tutorial; its output goes to a file."""
+    def start(self, command: str, real: dict[str, str] | None = None) -> GuardedProcess:
+        """Type a command of the tutorial, with what is `real` for what it invents; its output
+        goes to a file."""
         self.commands.remove(command)
-        program, *words = command.split()
+        program, *words = [(real or {}).get(word, word) for word in shlex.split(command)]
         argv = [str(REDRIVE) if program == "redrive" else sys.executable, *words]
         env = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "LANG": "C.UTF-8"}
+        env["PYTHONUNBUFFERED"] = "1"  # as at a terminal
         return GuardedProcess(argv, env=env, cwd=self.folder, output=self.log(command))
 
     def log(self, command: str) -> Path:
-        return self.folder / f"{command.replace(' ', '-')}.log"
+        return self.folder / f"{re.sub(r'[^a-z]+', '-', command)}.log"
 
-    async def done(self, command: str) -> str:
-        process = self.start(command)
+    async def done(self, command: str, real: dict[str, str] | None = None) -> str:
+        process = self.start(command, real)
         await eventually_async(lambda: not process.alive, within=60, what=f"the end of {command}")
         printed = self.log(command).read_text()
         assert process.exit_code == 0, printed
@@ -73,8 +84,10 @@ def by_payment(lines: list[str]) -> dict[str, list[str]]:
     return found
 
 
-async def test_who_follows_the_tutorial_sees_what_it_says(vhost: Vhost, tmp_path: Path) -> None:
-    reader = Reader(tmp_path, vhost.url)
+async def test_who_follows_the_tutorial_of_the_sdk_sees_what_it_says(
+    vhost: Vhost, tmp_path: Path
+) -> None:
+    reader = Reader(tmp_path, "first-handler.md", {BROKER: vhost.url})
     serving = [reader.start("redrive run")]
     try:
         await consumed(vhost.url, "dlq-queue")
@@ -111,4 +124,37 @@ async def test_who_follows_the_tutorial_sees_what_it_says(vhost: Vhost, tmp_path
         for process in serving:
             process.kill()
     assert "4 passed" in await reader.done("python -m pytest test_settlements.py")
+    assert not reader.commands, "every command was typed"
+
+
+async def test_who_follows_the_tutorial_of_the_retrier_sees_what_it_says(
+    vhost: Vhost, tmp_path: Path
+) -> None:
+    quick = {'["2s", "5s", "10s"]': '["200ms", "300ms", "400ms"]'}
+    replaced = {BROKER: vhost.url, MANAGEMENT: vhost.management_url, **quick}
+    reader = Reader(tmp_path, "first-retry.md", replaced)
+    said = [re.split(r" {2,}", line)[0] for line in reader.output]
+    assert len(said) == 4
+    assert "missing" in await reader.done("redrive topology plan")
+    await reader.done("redrive topology apply")
+    await reader.done("redrive policy set 'order.*' --max-retries 3")
+    serving = [reader.start("redrive run")]
+    try:
+        await consumed(vhost.url, "dlq-queue")
+        serving.append(reader.start("python consumer.py"))
+        printed = reader.log("python consumer.py")
+        await eventually_async(
+            lambda: printed.read_text().splitlines() == said, within=40, what="the four tries"
+        )
+        log = reader.log("redrive run")
+        found = await eventually_async(
+            lambda: re.findall(r'"letter": ?"([0-9a-f-]+)"', log.read_text()), what="a letter"
+        )
+        assert found
+        assert found[0][:8] in await reader.done("redrive letters list")
+        shown = await reader.done("redrive letters show 019c4c92", {"019c4c92": found[0]})
+        assert "gave up after 3 retries in queue 'orders'" in shown
+    finally:
+        for process in serving:
+            process.kill()
     assert not reader.commands, "every command was typed"
