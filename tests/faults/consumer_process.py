@@ -1,7 +1,8 @@
 """A consumer in a process of its own: `python -m` with a Scene. It notes in a file what it handles.
 
 `poison` kills the process while it is handled, every time, and at once where it does not wait.
-`suspect` waits until a message is there for who begins next. `fails…` fails for ever, `twice…` fails
+`suspect` waits until a message is there for who begins next. `exits` calls sys.exit, `leaves` has
+the loop do so. `fails…` fails for ever, `twice…` fails
 twice, `hangs` never ends and cannot be cancelled, all others pass.
 """
 
@@ -69,6 +70,8 @@ class Handling:
             await asyncio.sleep(self._scene.works_for)
         if message.body == b"suspect":
             await eventually_async(lambda: arrived(self._consumer), what="one that waits")
+        if message.body == b"leaves":
+            asyncio.get_running_loop().call_soon(sys.exit, 4)
         while message.body == b"hangs":
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(60)
@@ -86,6 +89,8 @@ class Handling:
         identity = message.body.decode()
         if identity == "poison":
             os.kill(os.getpid(), signal.SIGKILL)
+        if identity == "exits":
+            sys.exit(3)
         time.sleep(self._scene.blocks_for)
         self._note("tried", message)
         if identity.startswith("fails"):

@@ -238,6 +238,52 @@ async def test_a_handler_that_never_ends_does_not_keep_its_process_alive(
     await holds(vhost.url, QUEUE, 1)
 
 
+async def test_a_second_signal_waits_for_nothing_and_is_nothing_that_a_message_did(
+    vhost: Vhost, lives: Callable[..., Lives]
+) -> None:
+    led = lives("classic", retries=0, works_for=60, marks=True)
+    await consumed(vhost.url)
+    await send(vhost.url, "alone", queue=f"redrive-alone-{QUEUE}")
+    await eventually_async(lambda: notes_of(led.scene)["began alone 0"], what="its beginning")
+    led.last.send(signal.SIGTERM)
+    async with channel_to(vhost.url) as channel:
+
+        async def takes_no_more() -> bool:
+            return (await channel.inspect_queue(QUEUE))[1] == 0
+
+        await eventually_async(takes_no_more, what="the first signal obeyed")
+    led.last.send(signal.SIGTERM)
+    # One signal would give the handler eight seconds.
+    await eventually_async(lambda: not led.last.alive, within=3, what="the end at once")
+    assert led.last.exit_code == 0, led.log.read_text()
+    led.scene = replace(led.scene, works_for=0)
+    led.begin()
+    await all_handled(led.scene, ["alone"])
+    await led.stop()
+    assert await ready(vhost.url, DEAD) == 0
+    await nothing_is_left(vhost.url)
+
+
+async def test_a_handler_that_exits_has_failed_and_one_that_has_its_loop_exit_stops_the_consumer(
+    vhost: Vhost, lives: Callable[..., Lives]
+) -> None:
+    led = lives("classic", retries=0, works_for=0)
+    await consumed(vhost.url)
+    await send(vhost.url, "exits", "n0")
+    await all_handled(led.scene, ["n0"])
+    (dead,) = await take_all(vhost.url, DEAD)
+    reason = "the handler called sys.exit(3), which ends no consumer"
+    assert error_of(dead) == ("SystemExit", reason)
+    await send(vhost.url, "leaves", "n1")
+    await all_handled(led.scene, ["leaves", "n1"])
+    await eventually_async(lambda: not led.last.alive, within=5, what="the end")
+    assert led.last.exit_code == 4
+    said = led.log.read_text()
+    assert "consumer.ended_from_within" in said
+    assert "Traceback" not in said
+    await nothing_is_left(vhost.url)
+
+
 MESSAGES = scale.messages(100_000)
 WITHIN = scale.seconds(900, quick=90)
 
