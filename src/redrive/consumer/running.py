@@ -115,9 +115,9 @@ class Runner:
                 raise
             # Something that the handler awaited was cancelled, or the handler by itself.
             problem: BaseException = error
-        except GeneratorExit:  # nobody's: the loop is gone
-            raise
-        except BaseException as error:  # whatever a handler raises is its message's  # noqa: BLE001
+        except BaseException as error:  # whatever a handler raises is its message's
+            if isinstance(error, GeneratorExit) and asyncio._get_running_loop() is None:
+                raise  # nobody's: the loop is gone, and its coroutines are closed
             problem = error
         if is_being_cancelled():
             await self._go_on()

@@ -306,6 +306,23 @@ async def test_nothing_that_a_handler_raises_ends_more_than_its_try(
     assert "in raises" in str(outcome.failure.stack)
 
 
+@pytest.mark.parametrize("raised", [StopIteration, GeneratorExit])
+@pytest.mark.parametrize("threaded", [False, True], ids=["async", "sync"])
+async def test_what_python_itself_raises_in_coroutines_is_a_failure_too(
+    raised: type[BaseException], threaded: bool
+) -> None:
+    def raises(message: Message) -> None:
+        raise raised
+
+    async def raises_at_once(message: Message) -> None:
+        raise raised
+
+    outcome = await runner(raises if threaded else raises_at_once).run(a_message())
+    assert isinstance(outcome, Retried)
+    failure = outcome.failure
+    assert raised.__name__ in f"{failure.error_type} {failure.reason}"
+
+
 # What a handler gives back
 
 
