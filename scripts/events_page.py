@@ -63,7 +63,7 @@ MEANINGS = {
         "A message that may have killed a process waits, because others do not end"
     ),
     "consumer.defect": "An unforeseen failure in the SDK. Please report it",
-    "consumer.ended_by_handler": "A handler ends the process, as sys.exit does",
+    "consumer.ended_from_within": "A task that a handler left behind called sys.exit: it drains",
     "consumer.ended_by_force": "Handlers did not end in time, and the process does",
     "consumer.ends_while_handling": (
         "So many messages are still being handled at the end; they come again"

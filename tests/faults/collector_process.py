@@ -107,7 +107,7 @@ class Trap:
         def wrapped(collector: Any, consumer: Any, deliveries: Any, stored: Any) -> None:
             settle(collector, consumer, deliveries, stored)
             wire = consumer._channel.wire
-            wire._flush()
+            wire.flush()
             assert wire._transport is None or wire._transport.get_write_buffer_size() == 0
             self._reached(len(deliveries))
 

@@ -1,6 +1,8 @@
 """A consumer in a process of its own: `python -m` with a Scene. It notes in a file what it handles.
 
-`poison` kills the process while it is handled, every time. `fails…` fails for ever, `twice…` fails
+`poison` kills the process while it is handled, every time, and at once where it does not wait.
+`suspect` waits until a message is there for who begins next. `exits` calls sys.exit, `leaves` has
+the loop do so. `fails…` fails for ever, `twice…` fails
 twice, `hangs` never ends and cannot be cancelled, all others pass.
 """
 
@@ -12,6 +14,7 @@ import json
 import os
 import signal
 import sys
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from unittest.mock import patch
@@ -20,6 +23,7 @@ from redrive import Consumer, Message
 from redrive.broker.processes import GuardedProcess
 from redrive.consumer import session
 from tests.services.consuming import QUEUE, settings_for
+from tests.services.eventually import eventually_async
 from tests.services.moving import Kind
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +40,11 @@ class Scene:
     concurrency: int = 10
     prefetch: int = 100
     works_for: float = 0.005
-    """Seconds that each message takes."""
+    """Seconds that each message waits."""
+    blocks_for: float = 0.0
+    """Seconds that each takes without waiting, once it has waited."""
+    threaded: bool = False
+    """Whether the handler is a sync one, which runs in a thread."""
     marks: bool = False
     """Whether the beginning of each is noted too."""
     hurries: bool = False
@@ -47,36 +55,71 @@ class Scene:
         return GuardedProcess(argv, env=dict(os.environ), cwd=ROOT, output=log)
 
 
-def run(scene: Scene) -> None:
-    consumer = Consumer(settings=settings_for(scene.url, scene.kind))
-    # Whole lines, at once: nothing that was noted is lost with the process.
-    notes = os.open(scene.notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+class Handling:
+    """What is done with a message, and noted."""
 
-    @consumer.handler(
-        QUEUE, retries=scene.retries, concurrency=scene.concurrency, prefetch=scene.prefetch
-    )
-    async def handle(message: Message) -> None:
-        identity = message.body.decode()
-        if scene.marks or identity in ("poison", "hangs"):
-            os.write(notes, f"began {identity} {message.retry_count}\n".encode())
-        if scene.works_for:
-            await asyncio.sleep(scene.works_for)
-        while identity == "hangs":
+    def __init__(self, scene: Scene, consumer: Consumer) -> None:
+        self._scene = scene
+        self._consumer = consumer
+        # Whole lines, at once: nothing that was noted is lost with the process.
+        self._notes = os.open(scene.notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    async def handle(self, message: Message) -> None:
+        self._begin(message)
+        if self._scene.works_for:
+            await asyncio.sleep(self._scene.works_for)
+        if message.body == b"suspect":
+            await eventually_async(lambda: arrived(self._consumer), what="one that waits")
+        if message.body == b"leaves":
+            asyncio.get_running_loop().call_soon(sys.exit, 4)
+        while message.body == b"hangs":
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(60)
+        self._work(message)
+
+    def handle_in_thread(self, message: Message) -> None:
+        self._begin(message)
+        self._work(message)
+
+    def _begin(self, message: Message) -> None:
+        if self._scene.marks or message.body in (b"poison", b"hangs", b"suspect"):
+            self._note("began", message)
+
+    def _work(self, message: Message) -> None:
+        identity = message.body.decode()
         if identity == "poison":
             os.kill(os.getpid(), signal.SIGKILL)
-        os.write(notes, f"tried {identity} {message.retry_count}\n".encode())
+        if identity == "exits":
+            sys.exit(3)
+        time.sleep(self._scene.blocks_for)
+        self._note("tried", message)
         if identity.startswith("fails"):
             raise ValueError("for ever")
         if identity.startswith("twice") and message.retry_count < 2:
             raise ValueError("not yet")
-        os.write(notes, f"handled {identity} {message.retry_count}\n".encode())
+        self._note("handled", message)
 
+    def _note(self, what: str, message: Message) -> None:
+        os.write(self._notes, f"{what} {message.body.decode()} {message.retry_count}\n".encode())
+
+
+def run(scene: Scene) -> None:
+    consumer = Consumer(settings=settings_for(scene.url, scene.kind))
+    handling = Handling(scene, consumer)
+    register = consumer.handler(
+        QUEUE, retries=scene.retries, concurrency=scene.concurrency, prefetch=scene.prefetch
+    )
+    register(handling.handle_in_thread if scene.threaded else handling.handle)
     begin, end = session._BEGIN_WITHIN, session._END_WITHIN
     share = 0.25 if scene.hurries else 1.0
     with patch.multiple(session, _BEGIN_WITHIN=begin * share, _END_WITHIN=end * share):
         consumer.run()
+
+
+def arrived(consumer: Consumer) -> bool:
+    """Whether a message has arrived that nobody has begun with."""
+    serves = consumer._session
+    return serves is not None and any(intake._ready for intake in serves._intakes)
 
 
 if __name__ == "__main__":

@@ -155,7 +155,7 @@ class Trap:
 
 
 def _write_out(wire: Wire) -> None:
-    wire._flush()
+    wire.flush()
     assert wire._transport is not None
     assert wire._transport.get_write_buffer_size() == 0
 

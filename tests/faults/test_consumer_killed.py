@@ -89,13 +89,7 @@ async def test_a_message_that_kills_its_process_ends_dead_and_its_neighbours_han
         led = lives(kind, retries=2)
         await consumed(vhost.url)
         await send(vhost.url, *neighbours[:30], "poison", *neighbours[30:])
-        async with channel_to(vhost.url) as channel:
-            while not (await channel.inspect_queue(DEAD))[0]:
-                if not led.last.alive:
-                    assert led.last.exit_code == -signal.SIGKILL, led.log.read_text()
-                    assert len(led.processes) < 10, "it loops"
-                    led.begin()
-                await asyncio.sleep(0.02)
+        await until_one_is_dead(vhost.url, led)
         await all_handled(led.scene, neighbours)
         await led.stop()
     notes = notes_of(led.scene)
@@ -110,6 +104,68 @@ async def test_a_message_that_kills_its_process_ends_dead_and_its_neighbours_han
     assert dead.body == b"poison"
     assert error_of(dead)[0] == "CRASH"
     assert header(dead, headers.ATTEMPT) == 2
+    await nothing_is_left(vhost.url)
+
+
+async def until_one_is_dead(url: str, led: Lives) -> None:
+    """Have a new process after each that was killed, until a message is dead."""
+    async with channel_to(url) as channel:
+        while not (await channel.inspect_queue(DEAD))[0]:
+            if not led.last.alive:
+                assert led.last.exit_code == -signal.SIGKILL, led.log.read_text()
+                assert len(led.processes) < 10, "it loops"
+                led.begin()
+            await asyncio.sleep(0.02)
+
+
+@both_kinds
+@pytest.mark.parametrize(
+    ("how", "most"),
+    [
+        ({"blocks_for": 0.003}, 1),
+        ({"blocks_for": 0.003, "threaded": True, "concurrency": 1}, 1),
+        # Some of them in the millisecond before; what comes back of those is written one by one.
+        ({"blocks_for": 0.0}, 2),
+    ],
+    ids=["in the loop", "in a thread", "too quick for a write each"],
+)
+async def test_what_was_handled_before_a_process_ended_at_once_is_not_handled_over_and_over(
+    vhost: Vhost, kind: Kind, lives: Callable[..., Lives], how: dict[str, float], most: int
+) -> None:
+    before, after = ([f"{name}{number}" for number in range(20)] for name in "ab")
+    settings = settings_for(vhost.url, kind)
+    async with retrying(vhost.url, settings.topology, {}):
+        led = lives(kind, retries=0, works_for=0, **how)
+        await consumed(vhost.url)
+        await send(vhost.url, *before, "poison", *after)
+        await until_one_is_dead(vhost.url, led)
+        await all_handled(led.scene, [*before, *after])
+        await led.stop()
+    notes = notes_of(led.scene)
+    assert notes["began poison 0"] == 3
+    assert {notes[f"handled {each} 0"] for each in after} == {1}
+    assert max(notes[f"handled {each} 0"] for each in before) <= most
+    assert [dead.body for dead in await take_all(vhost.url, DEAD)] == [b"poison"]
+    await nothing_is_left(vhost.url)
+
+
+@both_kinds
+async def test_what_was_handled_alone_is_not_counted_against_by_who_ends_the_process_next(
+    vhost: Vhost, kind: Kind, lives: Callable[..., Lives]
+) -> None:
+    settings = settings_for(vhost.url, kind)
+    async with retrying(vhost.url, settings.topology, {}):
+        led = lives(kind, retries=0, works_for=0)
+        await consumed(vhost.url)
+        await send(vhost.url, "suspect", queue=f"redrive-alone-{QUEUE}")
+        await eventually_async(lambda: notes_of(led.scene)["began suspect 0"], what="the suspect")
+        await send(vhost.url, "poison")  # it begins as soon as the suspect is done
+        await until_one_is_dead(vhost.url, led)
+        await led.stop()
+    notes = notes_of(led.scene)
+    assert notes["began poison 0"] == 3
+    assert notes["began suspect 0"] == notes["handled suspect 0"] == 1
+    assert [dead.body for dead in await take_all(vhost.url, DEAD)] == [b"poison"]
     await nothing_is_left(vhost.url)
 
 
@@ -180,6 +236,52 @@ async def test_a_handler_that_never_ends_does_not_keep_its_process_alive(
     led.last.send(signal.SIGTERM)
     await eventually_async(lambda: not led.last.alive, within=10, what="the end in time")
     await holds(vhost.url, QUEUE, 1)
+
+
+async def test_a_second_signal_waits_for_nothing_and_is_nothing_that_a_message_did(
+    vhost: Vhost, lives: Callable[..., Lives]
+) -> None:
+    led = lives("classic", retries=0, works_for=60, marks=True)
+    await consumed(vhost.url)
+    await send(vhost.url, "alone", queue=f"redrive-alone-{QUEUE}")
+    await eventually_async(lambda: notes_of(led.scene)["began alone 0"], what="its beginning")
+    led.last.send(signal.SIGTERM)
+    async with channel_to(vhost.url) as channel:
+
+        async def takes_no_more() -> bool:
+            return (await channel.inspect_queue(QUEUE))[1] == 0
+
+        await eventually_async(takes_no_more, what="the first signal obeyed")
+    led.last.send(signal.SIGTERM)
+    # One signal would give the handler eight seconds.
+    await eventually_async(lambda: not led.last.alive, within=3, what="the end at once")
+    assert led.last.exit_code == 0, led.log.read_text()
+    led.scene = replace(led.scene, works_for=0)
+    led.begin()
+    await all_handled(led.scene, ["alone"])
+    await led.stop()
+    assert await ready(vhost.url, DEAD) == 0
+    await nothing_is_left(vhost.url)
+
+
+async def test_a_handler_that_exits_has_failed_and_one_that_has_its_loop_exit_stops_the_consumer(
+    vhost: Vhost, lives: Callable[..., Lives]
+) -> None:
+    led = lives("classic", retries=0, works_for=0)
+    await consumed(vhost.url)
+    await send(vhost.url, "exits", "n0")
+    await all_handled(led.scene, ["n0"])
+    (dead,) = await take_all(vhost.url, DEAD)
+    reason = "the handler called sys.exit(3), which ends no consumer"
+    assert error_of(dead) == ("SystemExit", reason)
+    await send(vhost.url, "leaves", "n1")
+    await all_handled(led.scene, ["leaves", "n1"])
+    await eventually_async(lambda: not led.last.alive, within=5, what="the end")
+    assert led.last.exit_code == 4
+    said = led.log.read_text()
+    assert "consumer.ended_from_within" in said
+    assert "Traceback" not in said
+    await nothing_is_left(vhost.url)
 
 
 MESSAGES = scale.messages(100_000)

@@ -91,7 +91,7 @@ class Trap:
             if self._left <= 0:
                 sender._publisher.publish_all(sendings)
                 wire = sender._publisher._channel.wire
-                wire._flush()
+                wire.flush()
                 die()
             return await publish(sender, sendings)
 

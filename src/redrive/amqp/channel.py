@@ -281,6 +281,11 @@ class Channel:
     def reject(self, tag: int, *, requeue: bool) -> None:
         self._settle(frames.reject(self.number, tag, requeue=requeue))
 
+    def flush(self) -> None:
+        """Write what is queued before the turn of the loop ends: should the process end in the next
+        moment, it is on its way."""
+        self.wire.flush()
+
     def _settle(self, frame: bytes) -> None:
         # The number of a closed channel may be another's by now, and so would be the ack.
         if self.error is not None:

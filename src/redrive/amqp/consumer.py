@@ -171,6 +171,11 @@ class Consumer:
             return
         self._send_acks(self._settlement.flush(everything=everything))
 
+    def flush_now(self) -> None:
+        """Send every ack, and write it before the turn of the loop ends."""
+        self.flush(everything=True)
+        self._channel.flush()
+
     def _send_acks(self, acks: list[tuple[int, bool]]) -> None:
         number, write = self._channel.number, self._channel.wire.write
         for tag, multiple in acks:

@@ -260,17 +260,21 @@ class Wire(asyncio.Protocol):
         self._out.append(data)
         if not self._flush_scheduled:
             self._flush_scheduled = True
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self._end_turn)
 
     def write_all(self, pieces: Iterable[bytes]) -> None:
         """Queue the pieces of frames, in their order."""
         self._out += pieces
         if not self._flush_scheduled:
             self._flush_scheduled = True
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self._end_turn)
 
-    def _flush(self) -> None:
+    def _end_turn(self) -> None:
         self._flush_scheduled = False
+        self.flush()
+
+    def flush(self) -> None:
+        """Hand what is queued to the system now; what the socket does not take, when it does."""
         out, self._out = self._out, []
         if out and self._transport is not None and not self._transport.is_closing():
             self._wrote = True
@@ -348,8 +352,7 @@ class Wire(asyncio.Protocol):
 
     def end(self, error: BrokerError) -> None:
         """The connection was closed in good order: what is queued still goes out."""
-        if self._flush_scheduled:
-            self._flush()
+        self.flush()
         self._end(error)
         if self._transport is not None:
             self._transport.close()

@@ -6,6 +6,10 @@ and nothing may begin. So one that comes with the redelivered flag was in hand, 
 process ended: that is a failure like any other, and counts. On classic queues, where brokers do not
 count, as on quorum queues, where they count the neighbours too.
 
+It is settled before anything else begins, and the broker has said so: or the next one that ends the
+process would have this one counted against. Only where the broker takes no copy of it do the others
+go on after some seconds.
+
 A connection that is lost while such a message is handled counts as well: from outside the two look
 the same. A process that is told to stop puts it back unmarked before it goes, so that does not.
 """
@@ -29,6 +33,8 @@ _LOOK_EVERY: Final = 5.0
 """Seconds between two looks, for what another process has left; what this one sets aside is looked
 for at once."""
 _LONGEST_PAUSE: Final = 1.0
+_SETTLED_WITHIN: Final = 5.0
+"""Seconds that the others wait for the broker to take what becomes of it."""
 _LETS_GO_WITHIN: Final = 0.5
 """Seconds that a handler has to end once it is cancelled."""
 CRASHED: Final = Failure(
@@ -84,15 +90,21 @@ class Alone:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._nudged.wait(), _LOOK_EVERY)
                 continue
+            took = await self._handle_one()
+            # The others get as much time as it took, up to a second, or a hundred of these would
+            # keep them waiting.
+            await asyncio.sleep(min(took, _LONGEST_PAUSE))
+
+    async def _handle_one(self) -> float:
+        """Handle one alone, if there is one and it can be; how many seconds the others waited."""
+        async with asyncio.TaskGroup() as settling:
             async with self._gate.alone_inside() as alone:
                 began = time.monotonic()
                 may_begin = alone and not self._stopping.is_set()
-                taken = await self._take_one() if may_begin else None
-            if taken is not None:
-                await self._settle(*taken)
-            # The others get as much time as it took, up to a second, or a hundred of these would
-            # keep them waiting.
-            await asyncio.sleep(min(time.monotonic() - began, _LONGEST_PAUSE))
+                if may_begin and (taken := await self._take_one()):
+                    settled = settling.create_task(self._settle(*taken))
+                    await asyncio.wait((settled,), timeout=_SETTLED_WITHIN)
+            return time.monotonic() - began
 
     async def _take_one(self) -> tuple[Delivery, Outcome] | None:
         delivery = await self._channel.get(self._queue)
@@ -102,6 +114,7 @@ class Alone:
         if delivery.redelivered:
             return delivery, self._runner.judge(message, CRASHED)
         self._in_hand = delivery
+        await self._gate.acks.before_a_suspect()
         outcome = await self._runner.run(message)
         if self._let_go() is None:  # the handler did not end in time, and it was given back
             return None
@@ -125,9 +138,9 @@ class Alone:
                     await self._settling.put_back_alone(delivery, self._source)
 
     async def _settle(self, delivery: Delivery, outcome: Outcome) -> None:
-        """With the gate open: a copy may have to wait for its queue."""
         self.idle = False
         try:
             await self._settling.settle(delivery, outcome, self._source)
+            await self._channel.inspect_queue(self._queue)  # its answer comes after the ack
         finally:
             self.idle = True

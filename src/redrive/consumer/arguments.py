@@ -29,6 +29,7 @@ _MOST_PROBLEMS = 5
 
 def arguments_of(handler: Callable[..., Any]) -> Arguments | None:
     """What makes a handler's arguments of a message; None if it takes the `Message` alone."""
+    _refuse_class(handler)
     _refuse_generator(handler)
     parameters = _parameters(handler)
     hints = _hints(handler)
@@ -40,6 +41,14 @@ def arguments_of(handler: Callable[..., Any]) -> Arguments | None:
     if sum(reader is _whole for reader in readers) > 1:
         raise _refused(handler, f"takes the message more than once: {', '.join(parameters)}")
     return lambda message: tuple([reader(message) for reader in readers])
+
+
+def _refuse_class(handler: Callable[..., Any]) -> None:
+    """Calling one makes an object, and no more."""
+    if isinstance(handler, type):
+        raise _refused(
+            handler, "is a class, which handles nothing when it is called: make it an object"
+        )
 
 
 def _refuse_generator(handler: Callable[..., Any]) -> None:

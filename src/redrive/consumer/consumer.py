@@ -159,13 +159,28 @@ class Consumer:
                 )
 
     def run(self) -> None:
-        """Serve until SIGTERM or Ctrl-C, then drain, within ten seconds."""
+        """Serve until SIGTERM or Ctrl-C, then drain, within ten seconds. At a second one nothing
+        is waited for: what is being handled goes back to its queue."""
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(self._until_signalled())
+                self._run(runner)
         finally:
             if self._last_resort is not None:  # what the caller does now has time
                 self._last_resort.cancel()
+
+    def _run(self, runner: asyncio.Runner) -> None:
+        stopping, ended = asyncio.Event(), None
+        serving = runner.get_loop().create_task(self._until_signalled(stopping))
+        while not serving.done():
+            try:
+                runner.run(_ended(serving))
+            except (SystemExit, KeyboardInterrupt) as error:
+                # In a task or callback that a handler left behind: no message is to blame.
+                log.error("consumer.ended_from_within", error=repr(error))  # noqa: TRY400
+                ended = ended or error
+                self._stop(stopping)
+        if ended is not None:
+            raise ended
 
     async def serve(self, stopping: asyncio.Event) -> None:
         """Serve in a loop that is yours, until the event is set; then drain.
@@ -228,19 +243,25 @@ class Consumer:
             raise ConnectionLost("the consumer has no connection", remedy="publish while it serves")
         return self._session.sending
 
-    async def _until_signalled(self) -> None:
-        stopping = asyncio.Event()
+    async def _until_signalled(self, stopping: asyncio.Event) -> None:
         loop = asyncio.get_running_loop()
 
-        def stop() -> None:
-            stopping.set()
-            self._last_resort = _end_at_the_latest()
-            for number in _SIGNALS:  # a second one ends the process at once
+        def signalled() -> None:
+            if not stopping.is_set():
+                self._stop(stopping)
+                return
+            if self._session is not None:
+                self._session.hurry()
+            for number in _SIGNALS:  # a third one ends the process as it is
                 loop.remove_signal_handler(number)
 
         for number in _SIGNALS:
-            loop.add_signal_handler(number, stop)
+            loop.add_signal_handler(number, signalled)
         await self.serve(stopping)
+
+    def _stop(self, stopping: asyncio.Event) -> None:
+        stopping.set()
+        self._last_resort = self._last_resort or _end_at_the_latest()
 
     async def _connect(self, name: str) -> amqp.Connection:
         return await amqp.connect(self._addresses, name=name)
@@ -263,6 +284,10 @@ class Consumer:
             remedy=error.remedy,
             retry_in_s=round(delay.total_seconds(), 3),
         )
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    await task
 
 
 def _end_at_the_latest() -> threading.Timer:

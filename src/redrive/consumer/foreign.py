@@ -10,6 +10,7 @@ Not covered: the crash of a process. Their libraries ack and count as they do.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -22,10 +23,10 @@ from redrive.amqp.republish import MAX_ADDED
 from redrive.broker.ladder import RUNGS, next_rung, rung_name
 from redrive.broker.topology import tier_key
 from redrive.consumer import wishes
-from redrive.consumer.running import failure_of, shortened, stack_of
+from redrive.consumer.running import failure_of
 from redrive.consumer.signals import DeadLetter, RetryAfter
 from redrive.domain import headers as own
-from redrive.domain.failure import MAX_TYPE, Failure
+from redrive.domain.failure import MAX_TYPE
 from redrive.domain.handling import (
     DeadLettered,
     Delayed,
@@ -128,13 +129,9 @@ def dead_instead(sent: Forward, trouble: str, settings: Settings) -> Forward:
 
 def _judge(error: BaseException, tried: Tried) -> Outcome:
     if isinstance(error, DeadLetter):
-        cause = error.__cause__
-        stack = None if cause is None else stack_of(cause)
-        reason = shortened(error.reason)
-        return DeadLettered(Failure(error_type=error.error_type, reason=reason, stack=stack))
+        return DeadLettered(failure_of(error))
     if isinstance(error, RetryAfter):
-        failure = Failure(error_type="RetryAfter", reason=shortened(error.reason))
-        return after_request(tried, failure, error.delay, counts=error.counts)
+        return after_request(tried, failure_of(error), error.delay, counts=error.counts)
     return after_failure(tried, failure_of(error))
 
 
@@ -211,8 +208,7 @@ def _to(found: dict[str, Any], outcome: Outcome, settings: Settings) -> Forward:
     if isinstance(outcome, Retried):
         key = tier_key(str(found[own.ROUTING_KEY]), outcome.tier)
         return Forward(exchange=names.route_delay, routing_key=key, headers=found)
-    now = datetime.now(UTC)
-    found[own.NOT_BEFORE] = int((now + outcome.delay).timestamp() * 1000)
+    found[own.NOT_BEFORE] = time.time_ns() // 1_000_000 + outcome.delay // _MILLISECOND
     rung = rung_name(settings.topology.prefix, next_rung(outcome.delay) or RUNGS[0])
     return Forward(exchange="", routing_key=rung, headers=found, rung=True)
 

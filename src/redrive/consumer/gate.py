@@ -17,6 +17,8 @@ from typing import Final
 
 import structlog
 
+from redrive.consumer.acks import Acks
+
 log = structlog.get_logger()
 
 _PATIENCE: Final = 5.0
@@ -29,6 +31,7 @@ class Gate:
     """Counts what runs. Who starts something looks at `closed` first; who ends it calls `left`."""
 
     def __init__(self, *, patience: float = _PATIENCE) -> None:
+        self.acks = Acks()
         self._patience = patience
         self._in_vain = 0
         self._rests_until = 0.0

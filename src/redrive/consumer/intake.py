@@ -3,7 +3,7 @@
 A worker takes delivery after delivery, in their order, and works through what is there without
 leaving its turn of the loop as long as the handler waits for nothing. Only when it does is another
 worker woken. So a quick handler costs no task, no timer and no wake-up a message, and acks go out
-in ranges.
+in ranges. They are written before a handler begins, at most a millisecond late (`acks.py`).
 
 A delivery that a process had before and did not answer may be what ended that process, and what is
 running here would be taken along. Most often it is not: a deploy or a lost connection brings back
@@ -73,6 +73,7 @@ class Intake:
         self._runner = runner
         self._settling = settling
         self._gate = gate
+        self._acks = gate.acks
         self._queue, self._vhost = place
         self._on_set_alone = on_set_alone
         self._ready: deque[Delivery] = deque()
@@ -84,6 +85,7 @@ class Intake:
         self._done: list[Delivery] = []
         self._unsettled = 0
         self._loop = asyncio.get_running_loop()
+        gate.acks.written_by(self._write_acks)
         gate.when_open(self.wake)
         runner.on_wait = self.wake
 
@@ -112,11 +114,18 @@ class Intake:
     async def work(self) -> None:
         """What a worker does, for ever."""
         ready, again, gate, run = self._ready, self._ready_again, self._gate, self._runner.run
-        queue, vhost, clock = self._queue, self._vhost, time.monotonic
+        queue, vhost, acks, clock = self._queue, self._vhost, self._acks, time.monotonic
         turn = False
         while True:
             breath = clock() + _BREATH
             while (ready or again) and not gate.closed:
+                now = clock()
+                if now > breath:
+                    await asyncio.sleep(0)
+                    breath = clock() + _BREATH
+                    continue
+                if now > acks.due:
+                    acks.write(now)
                 turn = not turn
                 if again and (turn or not ready):
                     await self._carefully(again.popleft(), self._again)
@@ -132,9 +141,6 @@ class Intake:
                         self._ack(delivery)
                     else:
                         await self._settle(delivery, outcome, self._consumer)
-                if clock() > breath:
-                    await asyncio.sleep(0)
-                    breath = clock() + _BREATH
             waiting = self._loop.create_future()
             self._waiting.append(waiting)
             await waiting
@@ -149,6 +155,8 @@ class Intake:
             self._in_hand[delivery.tag] = delivery
         self._gate.running += 1
         try:
+            if source is self._again:
+                await self._acks.before_a_suspect()
             outcome = await self._runner.run(Message(delivery, self._queue, self._vhost))
         finally:
             self._gate.left()
@@ -166,23 +174,29 @@ class Intake:
             await self._settling.settle(delivery, outcome, source)
         finally:
             self._unsettled -= 1
+            self._acks.hurry()
 
     async def _aside(self, delivery: Delivery, source: Consumer) -> bool:
-        """Set a delivery aside; False if neither queue takes it."""
-        self._unsettled += 1
+        """Set a delivery aside; False if neither queue takes it. Meanwhile nothing is handled
+        alone: were that to end the process, the copy and the message would both be there."""
+        self._gate.running += 1
         self.wake()
         try:
-            first_time = source is self._consumer and not has_crashed(delivery)
-            if first_time and await self._settling.set_again(delivery, source):
-                self._note_set_aside()
-                return True
-            if await self._settling.set_alone(delivery, source):
-                self._note_set_aside()
-                self._on_set_alone()
-                return True
-            return False
+            with self._acks.setting_aside():
+                return await self._set_aside_from(delivery, source)
         finally:
-            self._unsettled -= 1
+            self._gate.left()
+
+    async def _set_aside_from(self, delivery: Delivery, source: Consumer) -> bool:
+        first_time = source is self._consumer and not has_crashed(delivery)
+        if first_time and await self._settling.set_again(delivery, source):
+            self._note_set_aside()
+            return True
+        if await self._settling.set_alone(delivery, source):
+            self._note_set_aside()
+            self._on_set_alone()
+            return True
+        return False
 
     def _note_set_aside(self) -> None:
         if not self._set_aside:
@@ -208,7 +222,13 @@ class Intake:
     def _flush(self) -> None:
         done, self._done = self._done, []
         self._consumer.ack(*done)
-        self._consumer.flush()
+        self._consumer.flush(everything=True)
+
+    def _write_acks(self) -> None:
+        done, self._done = self._done, []
+        self._consumer.ack(*done)
+        self._consumer.flush_now()
+        self._again.flush_now()
 
     # The end
 

@@ -7,8 +7,13 @@ a timer. A handler that never waits cannot be interrupted, by nobody.
 A sync handler runs in a thread. A thread cannot be ended: after its timeout it goes on by itself,
 and the message counts as failed and is not tried again at once.
 
-Nothing that a handler raises escapes, but a cancellation of the task from outside and what ends the
-process. The task is the worker's: a handler that cancels it has failed, and the worker goes on.
+What a handler gives back is looked at: something that can be awaited is work that has not been
+done yet, so it is awaited; a `RetryAfter` or `DeadLetter` is taken as raised. Anything else says
+nothing.
+
+Nothing that a handler raises escapes, `SystemExit` and `KeyboardInterrupt` included, but a
+cancellation of the task from outside. The task is the worker's: a handler that cancels it has
+failed, and the worker goes on.
 """
 
 from __future__ import annotations
@@ -110,14 +115,10 @@ class Runner:
                 raise
             # Something that the handler awaited was cancelled, or the handler by itself.
             problem: BaseException = error
-        except Exception as error:  # whatever a handler raises is its message's  # noqa: BLE001
+        except BaseException as error:  # whatever a handler raises is its message's
+            if isinstance(error, GeneratorExit) and asyncio._get_running_loop() is None:
+                raise  # nobody's: the loop is gone, and its coroutines are closed
             problem = error
-        except (SystemExit, KeyboardInterrupt) as error:
-            name = getattr(self._handler, "__qualname__", repr(self._handler))
-            log.error(  # noqa: TRY400 - its stack says nothing
-                "consumer.ended_by_handler", queue=message.queue, handler=name, error=repr(error)
-            )
-            raise
         if is_being_cancelled():
             await self._go_on()
         return self.judge(message, problem)
@@ -161,48 +162,41 @@ class Runner:
 
     async def _once(self, arguments: tuple[Any, ...]) -> None:
         if self._threaded:
-            coroutine: Coroutine[Any, Any, Any] = self._in_thread(arguments)
+            coroutine: Coroutine[Any, Any, Any] = in_thread(self._handler, *arguments)
         else:
             coroutine = self._handler(*arguments)
         try:
             waits_for = coroutine.send(None)
-        except StopIteration:
-            return
+        except StopIteration as end:
+            if end.value is None:
+                return
+            if not inspect.isawaitable(end.value):
+                _look_at(end.value)
+                return
+            left: Awaitable[Any] = end.value
+        else:
+            left = _Rest(coroutine, waits_for)
         self.on_wait()
         timer = asyncio.timeout(self._timeout)
         try:
             async with timer:
-                await _Rest(coroutine, waits_for)
+                given = await left
+                while inspect.isawaitable(given):
+                    given = await given
         except TimeoutError:
             if timer.expired():
                 raise TimedOut(self._limits.timeout) from None
             raise
-
-    async def _in_thread(self, arguments: tuple[Any, ...]) -> None:
-        answer = await in_thread(self._handler, *arguments)
-        if inspect.isawaitable(answer):
-            await answer
-        elif inspect.isgenerator(answer) or inspect.isasyncgen(answer):
-            raise TypeError("the handler gave back a generator, of which nothing has run")
+        _look_at(given)
 
     def _judge(self, message: Message, problem: BaseException | Failure) -> Outcome:
         tried = self._tried(message)
         if isinstance(problem, Failure):
             return after_failure(tried, problem)
         if isinstance(problem, DeadLetter):
-            cause = problem.__cause__
-            stack = None if cause is None else stack_of(cause)
-            return handling.DeadLettered(
-                Failure(
-                    error_type=problem.error_type,
-                    reason=shortened(problem.reason),
-                    stack=stack,
-                )
-            )
+            return handling.DeadLettered(failure_of(problem))
         if isinstance(problem, RetryAfter):
-            reason = shortened(problem.reason)
-            failure = Failure(error_type="RetryAfter", reason=reason)
-            return after_request(tried, failure, problem.delay, counts=problem.counts)
+            return after_request(tried, failure_of(problem), problem.delay, counts=problem.counts)
         return after_failure(tried, failure_of(problem))
 
     def _tried(self, message: Message) -> Tried:
@@ -247,6 +241,14 @@ class _Rest(Awaitable[Any]):
             return end.value
 
 
+def _look_at(given: object) -> None:
+    """Raise what a handler gave back and should have raised, or has not done."""
+    if isinstance(given, (RetryAfter, DeadLetter)):
+        raise given
+    if inspect.isgenerator(given) or inspect.isasyncgen(given):
+        raise TypeError("the handler gave back a generator, of which nothing has run")
+
+
 def _is_async(handler: Handler) -> bool:
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
         getattr(handler, "__call__", None)  # noqa: B004
@@ -263,11 +265,38 @@ def failure_of(problem: BaseException) -> Failure:
     """Error type, reason and stack of what a handler raised."""
     if isinstance(problem, TimedOut):
         return Failure(error_type=handling.TIMEOUT, reason=str(problem))
-    kind = type(problem)
+    if isinstance(problem, (RetryAfter, DeadLetter)):
+        return _failure_by_request(problem)
+    said: object = problem
+    if isinstance(problem, SystemExit):  # its text would be a number
+        said = f"the handler called sys.exit({problem.code!r}), which ends no consumer"
+    return Failure(error_type=_name(type(problem)), reason=_in_words(said), stack=stack_of(problem))
+
+
+def _failure_by_request(problem: RetryAfter | DeadLetter) -> Failure:
+    """What the handler said, in whatever type; of an exception, what that says."""
+    given, kind = problem.reason, problem.error_type
+    error = given if isinstance(given, BaseException) else problem.__cause__
+    if kind is None:
+        kind = type(given if isinstance(given, BaseException) else problem)
+    return Failure(
+        error_type=_name(kind) if isinstance(kind, type) else _in_words(kind),
+        reason=_in_words(error or "no reason was given" if given in (None, "") else given),
+        stack=None if error is None else stack_of(error),
+    )
+
+
+def _in_words(said: object) -> str:
+    """What somebody said, of a length that leaves room for the rest."""
+    text = said.decode("utf-8", "backslashreplace") if isinstance(said, bytes) else _text(said)
+    return _cut(text or _name(type(said)), _MAX_REASON)
+
+
+def _name(kind: type) -> str:
+    if kind is DeadLetter:
+        return kind.__name__
     module = _main_module() if kind.__module__ == "__main__" else kind.__module__
-    name = kind.__qualname__ if module in ("", "builtins") else f"{module}.{kind.__qualname__}"
-    reason = shortened(_said(problem) or name)
-    return Failure(error_type=name, reason=reason, stack=stack_of(problem))
+    return kind.__qualname__ if module in ("", "builtins") else f"{module}.{kind.__qualname__}"
 
 
 @cache
@@ -282,10 +311,10 @@ def _main_module() -> str:
     return "" if name == "__main__" else name
 
 
-def _said(problem: BaseException) -> str:
+def _text(said: object) -> str:
     try:
-        return str(problem)
-    except Exception:  # an exception may be anybody's, and broken  # noqa: BLE001
+        return str(said)
+    except BaseException:  # it may be anybody's, and broken  # noqa: BLE001
         return ""
 
 
@@ -297,11 +326,6 @@ def stack_of(problem: BaseException) -> str:
     except Exception:  # as above  # noqa: BLE001
         return ""
     return _cut(text, _MAX_STACK)
-
-
-def shortened(reason: str) -> str:
-    """A reason that leaves room for the rest."""
-    return _cut(reason, _MAX_REASON)
 
 
 def _cut(text: str, most: int) -> str:

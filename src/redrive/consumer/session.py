@@ -88,6 +88,7 @@ class Session:
         self._alone: list[Alone] = []
         self._stopping = asyncio.Event()
         self._ends = False
+        self._hurries = False
         self.sending: Sending | None = None
 
     async def run(self, until: asyncio.Event, on_ready: Callable[[], None]) -> None:
@@ -110,6 +111,10 @@ class Session:
             if aside is not None:
                 aside.abort()
             source.abort()
+
+    def hurry(self) -> None:
+        """Once it should stop: wait for no handler any more."""
+        self._hurries = True
 
     async def _assure_topology(self, connection: Connection) -> None:
         """Make Redrive's own queues if nobody has yet."""
@@ -260,7 +265,7 @@ class Session:
         clock = asyncio.get_running_loop().time
         parts: list[Gate | Intake | Alone] = [self._gate, *self._intakes, *self._alone]
         while not all(part.idle for part in parts):
-            if clock() > deadline:
+            if self._hurries or clock() > deadline:
                 return False
             await asyncio.sleep(_LOOK_EVERY)
         return True

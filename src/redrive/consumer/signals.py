@@ -24,22 +24,32 @@ class RetryAfter(Exception):
         raise RetryAfter("90s", "the bank is in maintenance")
     """
 
-    def __init__(self, delay: Duration, reason: str = "", *, counts: bool = True) -> None:
+    error_type: object = "RetryAfter"
+
+    def __init__(self, delay: Duration, reason: object = "", *, counts: bool = True) -> None:
         self.delay = read_duration("RetryAfter", delay)
-        self.reason = reason or f"asked to be delivered again in {format_duration(self.delay)}"
+        if not isinstance(counts, bool):
+            raise SettingsError(f"RetryAfter: counts: expected True or False, got {counts!r}")
+        if reason in (None, ""):
+            reason = f"asked to be delivered again in {format_duration(self.delay)}"
+        self.reason = reason
         self.counts = counts
-        super().__init__(self.reason)
+        super().__init__(reason)
 
 
 class DeadLetter(Exception):
     """Raise it to send the message straight to the dead letter queue: no retry would help.
 
-    `error_type` is what the letter will be grouped and classified by.
+    `error_type` is what the letter will be grouped and classified by. `reason` may be an exception:
+    the letter then has its text and its stack, and its type unless `error_type` says otherwise.
 
         raise DeadLetter("the card is blocked", error_type="CARD_BLOCKED")
     """
 
-    def __init__(self, reason: str, *, error_type: str = "DeadLetter") -> None:
+    reason: object = None
+    error_type: object = None
+
+    def __init__(self, reason: object = None, *, error_type: object = None) -> None:
         self.reason = reason
         self.error_type = error_type
         super().__init__(reason)

@@ -28,8 +28,9 @@ async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
         settle: Callable[[Any], None] = answer.set_result
         try:
             value = context.run(function, *arguments)
-        except StopIteration as error:  # a future does not take it
-            settle, value = answer.set_exception, RuntimeError(f"StopIteration: {error}")
+        except (StopIteration, GeneratorExit) as error:  # a future does not take it
+            told = RuntimeError(f"{type(error).__name__}: {error}")
+            settle, value = answer.set_exception, told
         except BaseException as error:  # it is the caller's  # noqa: BLE001
             settle, value = answer.set_exception, error
         if not loop.is_closed():

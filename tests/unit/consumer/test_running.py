@@ -17,7 +17,6 @@ from typing import Any
 
 import pydantic
 import pytest
-import structlog
 
 from redrive import Consumer, DeadLetter, Message, Queue, RetryAfter
 from redrive.consumer.arguments import arguments_of
@@ -275,15 +274,238 @@ async def test_an_error_that_quotes_a_whole_document_leaves_room_for_the_stack()
     assert len(stack) < 6_100
 
 
-async def test_a_handler_that_ends_the_process_is_named_in_the_log() -> None:
-    async def leaves(message: Message) -> None:
-        sys.exit(3)
+class NoException(BaseException):
+    """As gevent's Timeout is."""
 
-    with structlog.testing.capture_logs() as logged, pytest.raises(SystemExit):
-        await runner(leaves).run(a_message())
-    (line,) = logged
-    assert (line["event"], line["error"]) == ("consumer.ended_by_handler", "SystemExit(3)")
-    assert line["handler"].endswith("leaves")
+
+@pytest.mark.parametrize(
+    ("raised", "error_type", "reason"),
+    [
+        (SystemExit(3), "SystemExit", "the handler called sys.exit(3), which ends no consumer"),
+        (KeyboardInterrupt(), "KeyboardInterrupt", "KeyboardInterrupt"),
+        (NoException("late"), f"{__name__}.NoException", "late"),
+        (ExceptionGroup("two", [ValueError("a"), ValueError("b")]), "ExceptionGroup", "two"),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+@pytest.mark.parametrize("threaded", [False, True], ids=["async", "sync"])
+async def test_nothing_that_a_handler_raises_ends_more_than_its_try(
+    raised: BaseException, error_type: str, reason: str, threaded: bool
+) -> None:
+    def raises(message: Message) -> None:
+        raise raised
+
+    async def raises_later(message: Message) -> None:
+        await asyncio.sleep(0)
+        raise raised
+
+    outcome = await runner(raises if threaded else raises_later).run(a_message())
+    assert isinstance(outcome, Retried)
+    assert outcome.failure.error_type == error_type
+    assert outcome.failure.reason.startswith(reason)
+    assert "in raises" in str(outcome.failure.stack)
+
+
+@pytest.mark.parametrize("raised", [StopIteration, GeneratorExit])
+@pytest.mark.parametrize("threaded", [False, True], ids=["async", "sync"])
+async def test_what_python_itself_raises_in_coroutines_is_a_failure_too(
+    raised: type[BaseException], threaded: bool
+) -> None:
+    def raises(message: Message) -> None:
+        raise raised
+
+    async def raises_at_once(message: Message) -> None:
+        raise raised
+
+    outcome = await runner(raises if threaded else raises_at_once).run(a_message())
+    assert isinstance(outcome, Retried)
+    failure = outcome.failure
+    assert raised.__name__ in f"{failure.error_type} {failure.reason}"
+
+
+# What a handler gives back
+
+
+class _Works:
+    """A handler that does its work later than it returns, in every way there is."""
+
+    def __init__(self) -> None:
+        self.done = 0
+
+    async def work(self, message: Message) -> None:
+        await asyncio.sleep(0)
+        self.done += 1
+
+    async def forgets_await(self, message: Message) -> object:
+        return self.work(message)
+
+    async def forgets_await_later(self, message: Message) -> object:
+        await asyncio.sleep(0)
+        return self.work(message)
+
+    async def gives_back_a_task(self, message: Message) -> object:
+        return asyncio.ensure_future(self.work(message))
+
+    async def twice_removed(self, message: Message) -> object:
+        return self.forgets_await(message)
+
+    def sync(self, message: Message) -> object:
+        return self.forgets_await(message)
+
+    async def __call__(self, message: Message) -> object:
+        return self.work(message)
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        lambda works: works.forgets_await,
+        lambda works: works.forgets_await_later,
+        lambda works: works.gives_back_a_task,
+        lambda works: works.twice_removed,
+        lambda works: works.sync,
+        lambda works: works,
+        lambda works: partial(_Works.__call__, works),
+        lambda works: partial(works.forgets_await),
+        lambda works: lambda message: works.sync(message),  # noqa: PLW0108
+    ],
+    ids=["method", "later", "task", "twice", "sync", "object", "partial", "method's", "lambda"],
+)
+async def test_work_that_a_handler_gives_back_is_done_before_the_message_is(
+    way: Callable[[_Works], Callable[[Message], object]],
+) -> None:
+    works = _Works()
+    assert await runner(way(works)).run(a_message()) == Acked()
+    assert works.done == 1
+
+
+async def test_work_that_a_handler_gives_back_fails_and_takes_too_long_as_its_own() -> None:
+    async def forever(message: Message) -> None:
+        await asyncio.sleep(60)
+
+    async def gives_back(message: Message) -> object:
+        return fails(message) if message.body else forever(message)
+
+    outcome = await runner(gives_back).run(a_message(b"fails"))
+    assert isinstance(outcome, Retried)
+    assert outcome.failure.error_type == "ValueError"
+    outcome = await runner(gives_back, timeout=timedelta(milliseconds=20)).run(a_message())
+    assert isinstance(outcome, Retried)
+    assert outcome.failure.error_type == "TIMEOUT"
+
+
+@pytest.mark.parametrize("given", [7, "text", {"ok": False}, False, ValueError("not raised")])
+async def test_anything_else_that_a_handler_gives_back_says_nothing(given: object) -> None:
+    async def gives_back(message: Message) -> object:
+        return given
+
+    assert await runner(gives_back).run(a_message()) == Acked()
+
+
+@pytest.mark.parametrize("threaded", [False, True], ids=["async", "sync"])
+async def test_a_request_that_is_given_back_is_taken_as_raised(threaded: bool) -> None:
+    def sync(message: Message) -> object:
+        return DeadLetter("no") if message.body else RetryAfter("1m")
+
+    async def not_sync(message: Message) -> object:
+        return sync(message)
+
+    handler = sync if threaded else not_sync
+    assert isinstance(await runner(handler).run(a_message(b"dead")), DeadLettered)
+    assert isinstance(await runner(handler).run(a_message()), Delayed)
+
+
+def test_a_class_is_no_handler() -> None:
+    with pytest.raises(SettingsError, match="handler _Works is a class, which handles nothing"):
+        a_consumer().handler("q")(_Works)
+
+
+# Reasons of the wrong type
+
+
+def _failed() -> ValueError:
+    try:
+        raise ValueError("card 7")  # noqa: TRY301
+    except ValueError as error:
+        return error
+
+
+class Blocked(DeadLetter):
+    def __init__(self) -> None:
+        """Without that of its base."""
+
+
+@pytest.mark.parametrize(
+    ("letter", "error_type", "reason", "stack"),
+    [
+        (DeadLetter("no", error_type="LIMIT"), "LIMIT", "no", None),
+        (DeadLetter(_failed()), "ValueError", "card 7", "in _failed"),
+        (DeadLetter(_failed(), error_type="LIMIT"), "LIMIT", "card 7", "in _failed"),
+        (DeadLetter(KeyError()), "KeyError", "KeyError", "KeyError"),
+        (DeadLetter("no", error_type=KeyError), "KeyError", "no", None),
+        (DeadLetter("no", error_type=7), "7", "no", None),
+        (DeadLetter(None), "DeadLetter", "no reason was given", None),
+        (DeadLetter(), "DeadLetter", "no reason was given", None),
+        (DeadLetter(b"caf\xc3\xa9 \xff"), "DeadLetter", "café \\xff", None),
+        (DeadLetter({"code": 7}), "DeadLetter", "{'code': 7}", None),
+        (Blocked(), f"{__name__}.Blocked", "no reason was given", None),
+    ],
+    ids=repr,
+)
+async def test_a_reason_of_whatever_type_is_told(
+    letter: DeadLetter, error_type: str, reason: str, stack: str | None
+) -> None:
+    async def raises(message: Message) -> None:
+        raise letter
+
+    outcome = await runner(raises).run(a_message())
+    assert isinstance(outcome, DeadLettered)
+    failure = outcome.failure
+    assert (failure.error_type, failure.reason) == (error_type, reason)
+    assert stack is None if failure.stack is None else stack in failure.stack  # type: ignore[operator]
+
+
+async def test_a_letter_without_a_reason_has_that_of_its_cause() -> None:
+    async def raises(message: Message) -> None:
+        raise DeadLetter from _failed()
+
+    outcome = await runner(raises).run(a_message())
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.failure.reason == "card 7"
+    assert "in _failed" in str(outcome.failure.stack)
+
+
+async def test_a_delay_for_a_reason_of_whatever_type_is_told() -> None:
+    async def raises(message: Message) -> None:
+        raise RetryAfter("1m", _failed())
+
+    outcome = await runner(raises).run(a_message())
+    assert isinstance(outcome, Delayed)
+    assert outcome.failure.error_type == "RetryAfter"
+    assert outcome.failure.reason == "card 7"
+    assert "in _failed" in str(outcome.failure.stack)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [(5,), (None,), (b"5s",), ("-5s",), (timedelta(-1),), ("soon",), (float("nan"),)],
+    ids=str,
+)
+async def test_a_delay_that_is_none_is_a_failure_that_says_what_was_expected(
+    wrong: tuple[Any],
+) -> None:
+    async def raises(message: Message) -> None:
+        raise RetryAfter(*wrong)
+
+    outcome = await runner(raises).run(a_message())
+    assert isinstance(outcome, Retried)
+    assert outcome.failure.reason.startswith("RetryAfter: ")
+    assert "got" in outcome.failure.reason
+
+
+def test_whether_a_delay_counts_is_yes_or_no() -> None:
+    with pytest.raises(SettingsError, match="counts: expected True or False, got 'no'"):
+        RetryAfter("1m", counts="no")  # type: ignore[arg-type]
 
 
 def test_a_body_that_is_not_json_is_dead_by_the_asking() -> None:
