@@ -33,7 +33,7 @@ from tests.services.moving import (
     take_all,
 )
 from tests.services.plugin import NewProxy, OwnNode, Vhost
-from tests.services.sweeping import DLQ, FINAL, dead, fill, version_of
+from tests.services.sweeping import DLQ, FINAL, counts_looks, dead, fill, version_of
 
 MESSAGES = 60
 EVERYTHING = [str(number) for number in range(MESSAGES)]
@@ -90,8 +90,12 @@ async def test_losing_the_publishing_connection_costs_what_is_held_no_delivery(
     moved = identities(await take_all(vhost.url, FINAL))
     assert {*identities(there), *moved} == set(EVERYTHING)
     assert max(Counter(identities(there)).values()) == 1
-    assert all(each.redelivered for each in there if each.body == b"body of 1")
     version = await version_of(vhost.url)
+    given_back = [each.redelivered for each in there]
+    if counts_looks(version, kind):  # fetched one by one: what was not looked at was not taken
+        assert given_back.count(True) >= outcome.examined - outcome.moved > 0
+    else:  # all were taken before the first was published
+        assert all(given_back)
     if kind == "classic" or version >= NACK_IS_FREE:
         assert deliveries_spent(there) == {None}
     if kind == "classic" or version >= (4, 0):
