@@ -38,6 +38,22 @@ def redrive(vhost: Vhost, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
+@pytest.mark.parametrize(("first", "second", "turns"), [(6, 3, True), (3, 6, False)])
+def test_a_look_at_some_of_what_was_given_back_before_is_said_to_turn_a_quorum_queue(
+    vhost: Vhost, redrive: Redrive, kind: Kind, first: int, second: int, turns: bool
+) -> None:
+    asyncio.run(declare(vhost.url, DLQ, kind))  # with a limit that nothing reaches: looks are free
+    asyncio.run(publish(vhost.url, [dead(number, 1) for number in range(12)]))
+    says = "is now behind what else had been given back to this quorum queue before"
+    assert says not in redrive("peek", DLQ, "--limit", str(first)).err
+    ran = redrive("peek", DLQ, "--limit", str(second))
+    turns = turns and kind == "quorum"
+    assert (says in ran.err) == turns, ran.err
+    order = [3, 4, 5, 0, 1, 2, *range(6, 12)] if turns else range(12)
+    assert asyncio.run(in_queue(vhost.url, DLQ)) == [str(number) for number in order]
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
 def test_thirty_peeks_change_neither_the_order_nor_the_messages(
     vhost: Vhost, redrive: Redrive, kind: Kind
 ) -> None:

@@ -84,7 +84,9 @@ class Looks:
             who = ", ".join(facts.consumers) or "the management API alone tells who, and did not"
             found.append(f"others consume it too: {who}")
         if passed.went_back and (
-            order := facts.order(self.version, passed.went_back, passed.untouched)
+            order := facts.order(
+                self.version, passed.went_back, passed.untouched, again=passed.again
+            )
         ):
             found.append(order)
         if passed.examined and (cost := facts.cost(self.version)):
