@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -51,6 +52,23 @@ def test_a_look_at_some_of_what_was_given_back_before_is_said_to_turn_a_quorum_q
     assert (says in ran.err) == turns, ran.err
     order = [3, 4, 5, 0, 1, 2, *range(6, 12)] if turns else range(12)
     assert asyncio.run(in_queue(vhost.url, DLQ)) == [str(number) for number in order]
+
+
+def test_a_delivery_limit_that_was_just_set_by_a_policy_is_known(
+    vhost: Vhost, redrive: Redrive
+) -> None:
+    """The statistics of the management API show it seconds later."""
+    asyncio.run(declare(vhost.url, DLQ, "quorum"))
+    asyncio.run(publish(vhost.url, [dead(0, 1)]))
+    path = f"policies/{quote(vhost.name, safe='')}/limited"
+    limit = {"pattern": "^dlq", "definition": {"delivery-limit": 5}, "apply-to": "queues"}
+    assert redrive("peek", DLQ).code == 0
+    vhost.node.api("PUT", path, limit)
+    costs = asyncio.run(version_of(vhost.url)) < NACK_IS_FREE
+    by_pattern = redrive("sweep", f"{DLQ}*", "--dry-run")
+    for ran in (by_pattern, redrive("peek", DLQ)):
+        assert ran.code == (1 if costs else 0), ran.err
+        assert ("towards the delivery limit of this quorum queue, 5" in ran.err) == costs
 
 
 @pytest.mark.parametrize("kind", ["classic", "quorum"])

@@ -38,7 +38,7 @@ from redrive.work.mover import (
     Stay,
 )
 from redrive.work.one_by_one import AT_ONCE, OneByOne
-from redrive.work.sparing import Sparing, assure_that_we_may_publish
+from redrive.work.sparing import Sparing, assure_that_copies_can_be_made
 from redrive.work.window import Window
 
 log = structlog.get_logger()
@@ -162,7 +162,7 @@ class OnePass:
             count = min(self.passed.present, self._most or self.passed.present)
             if count:
                 if self._sparing is not None:
-                    await assure_that_we_may_publish(self._connect, self.queue)
+                    await assure_that_copies_can_be_made(self._connect, self.queue)
                 await lane.open()
                 window = self._opened(source, count)
                 await self._look(window, source, lane, stopping or asyncio.Event())
