@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
@@ -18,6 +19,7 @@ from redrive.broker.looking import NACK_IS_FREE
 from redrive.work.look import Outcome
 from redrive.work.move import MoveOrder, QueueMove
 from redrive.work.mover import Limits
+from redrive.work.one_by_one import OneByOne
 from redrive.work.queue_site import QueueSite
 from redrive.work.window import Window
 from tests.faults.sweep_process import management_of, sweep
@@ -235,14 +237,15 @@ async def test_a_pass_that_is_interrupted_while_messages_come_to_it_gives_back_i
     consumer that was just cancelled."""
     await declare(vhost.url, FINAL, kind)
     stopping = asyncio.Event()
-    acks = Window.ack
+    acks: dict[type, Callable[..., None]] = {Window: Window.ack, OneByOne: OneByOne.ack}
 
-    def stop_at_the_third(window: Window, *deliveries: Delivery) -> None:
-        acks(window, *deliveries)
+    def stop_at_the_third(source: Window | OneByOne, *deliveries: Delivery) -> None:
+        acks[type(source)](source, *deliveries)
         if deliveries and deliveries[-1].tag >= 3:
             stopping.set()  # just before the ack goes out
 
-    monkeypatch.setattr(Window, "ack", stop_at_the_third)
+    for source in acks:
+        monkeypatch.setattr(source, "ack", stop_at_the_third)
     for _ in range(5):  # it is a matter of milliseconds
         await fill(vhost.url, kind, [1] * MESSAGES)
         stopping.clear()

@@ -23,7 +23,7 @@ from redrive.work.mover import Limits
 from redrive.work.noting import Notes
 from redrive.work.one_pass import OnePass
 from redrive.work.pace import Rate
-from redrive.work.queue_site import QueueSite
+from redrive.work.queue_site import CHECK_THE_NAME, QueueSite
 from redrive.work.return_path import ReturnPath
 from redrive.work.to_origin import ToOrigin
 from redrive.work.transfer import ToQueue, Transfer, Way
@@ -138,7 +138,9 @@ class QueueMove:
     async def _check_target(self) -> None:
         target, dry_run = self._order.target, self._order.dry_run
         if target is not None and await self._site.is_missing(target):
-            raise NotFound(404, f"no queue {target!r} to move to")
+            raise BrokerError(
+                f"there is no queue {target!r} to move to", remedy=f"make it, or {CHECK_THE_NAME}"
+            )
         exchange = "" if target is not None else self._return_exchange
         if dry_run:
             with contextlib.suppress(NotFound):  # it would be made

@@ -22,7 +22,7 @@ from redrive.broker.policies import Policies
 from redrive.broker.queue_kind import is_classic
 from redrive.broker.room import LengthLimit, Room
 from redrive.broker.topology import DELIVERY_LIMIT
-from redrive.errors import AccessRefused, ChannelClosed, ManagementError, NotFound
+from redrive.errors import AccessRefused, BrokerError, ChannelClosed, ManagementError
 from redrive.work.mover import Limits, Pace, Plan
 from redrive.work.one_pass import OnePass
 
@@ -30,6 +30,7 @@ _COLUMNS = (
     *("name", "type", "durable", "exclusive", "auto_delete", "arguments", "policy"),
     *("operator_policy", "effective_policy_definition", "owner_pid_details"),
 )
+CHECK_THE_NAME: Final = "check the name and the vhost"
 _FILLED = ("messages_ready", "message_bytes_ready")
 _STATISTICS_WITHIN: Final = 8.0
 """Seconds within which the management API counts what the queue had: it is 5 behind by default."""
@@ -98,7 +99,7 @@ class QueueSite:
         """The same of a queue that must be there."""
         facts = await self.named(queue)
         if facts is None:
-            raise NotFound(404, f"no queue {queue!r}")
+            raise BrokerError(f"there is no queue {queue!r}", remedy=CHECK_THE_NAME)
         return facts
 
     def pass_over(
