@@ -180,6 +180,19 @@ def test_who_decides_what_overflows_is_the_argument_in_classic_and_the_policy_in
     assert there(vhost, DLQ) == [str(number) for number in range(moved, 6)]
 
 
+def test_a_dry_run_foresees_what_a_full_queue_would_refuse(vhost: Vhost, redrive: Redrive) -> None:
+    asyncio.run(fill(vhost.url, "classic", (5,) * 3))
+    for queue in (FINAL, "orders"):
+        full: dict[str, str | int] = {"x_max_length": 1, "x_overflow": "reject-publish"}
+        asyncio.run(declare(vhost.url, queue, "classic", **full))
+    for words in (("sweep", DLQ), ("move", DLQ, FINAL), ("move", DLQ, "--to-origin")):
+        ran = redrive(*words, "--dry-run")
+        assert ran.code == 1
+        assert "2 would not be moved: the queue" in ran.err
+        assert "has room for 1 more message, and refuses the rest" in ran.err
+    assert there(vhost, DLQ) == ["0", "1", "2"]
+
+
 def test_queues_that_share_a_target_share_its_room_also_in_a_dry_run(
     vhost: Vhost, redrive: Redrive
 ) -> None:

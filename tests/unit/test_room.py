@@ -13,7 +13,7 @@ from redrive.broker.room import LengthLimit, Room, overflow
 
 
 def limit_of(kind: str, arguments: dict[str, Any], policy: dict[str, Any]) -> LengthLimit | None:
-    return LengthLimit.that_pushes_out(LiveQueue(kind=kind, arguments=arguments, policy=policy))
+    return LengthLimit.of(LiveQueue(kind=kind, arguments=arguments, policy=policy))
 
 
 @pytest.mark.parametrize(
@@ -37,9 +37,10 @@ def test_the_argument_decides_in_classic_queues_and_the_policy_in_quorum_queues(
         assert overflow(queue) == expected
 
 
-def test_only_limits_that_push_out_count_and_the_lower_of_two() -> None:
+def test_the_lower_of_two_limits_counts_and_whether_it_refuses_or_pushes_out() -> None:
     assert limit_of("classic", {}, {}) is None
-    assert limit_of("classic", {"x-max-length": 5, "x-overflow": "reject-publish"}, {}) is None
+    refusing = limit_of("classic", {"x-max-length": 5, "x-overflow": "reject-publish"}, {})
+    assert refusing == LengthLimit(5, None, None, "classic", refuses=True)
     assert limit_of("stream", {"x-max-length-bytes": 5}, {}) is None
     assert limit_of("quorum", {"x-max-length": 5}, {"max-length": 3, "max-length-bytes": 9}) == (
         LengthLimit(3, 9, None, "quorum")

@@ -44,7 +44,7 @@ def overflow(queue: LiveQueue) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LengthLimit:
-    """What a queue holds at most, and what becomes of its oldest messages beyond that."""
+    """What a queue holds at most, and what it does beyond that."""
 
     messages: int | None
     size: int | None
@@ -52,24 +52,24 @@ class LengthLimit:
     """The exchange; None if they are gone."""
     kind: str = "classic"
     """The type of the queue."""
+    refuses: bool = False
+    """Whether it refuses more; else its oldest messages are pushed out."""
 
     @classmethod
-    def that_pushes_out(cls, queue: LiveQueue) -> LengthLimit | None:
-        """None if the queue takes whatever comes, or refuses what it has no room for. Streams are
-        made to forget what is old."""
+    def of(cls, queue: LiveQueue) -> LengthLimit | None:
+        """None if the queue takes whatever comes. Streams are made to forget what is old."""
         messages, size = least(queue, "max-length"), least(queue, "max-length-bytes")
-        unlimited = messages is None and size is None
-        if unlimited or queue.kind == "stream" or overflow(queue) != DROP_HEAD:
+        if (messages is None and size is None) or queue.kind == "stream":
             return None
         exchange = queue.arguments.get("x-dead-letter-exchange")
         if exchange is None:
             exchange = queue.policy.get("dead-letter-exchange")
-        return cls(messages, size, exchange, queue.kind)
+        return cls(messages, size, exchange, queue.kind, overflow(queue) != DROP_HEAD)
 
 
 class Room:
-    """What is left in a queue that pushes out its oldest messages. It gets less with every message
-    that is brought there, and is not told of what others take and bring."""
+    """What is left in a queue with a limit. It gets less with every message that is brought there,
+    and is not told of what others take and bring."""
 
     def __init__(
         self, queue: str, limit: LengthLimit, ready: int, size: int | None, version: Version
@@ -97,12 +97,14 @@ class Room:
 def _full(queue: str, messages: float, size: float, limit: LengthLimit, *, known: bool) -> str:
     left = []
     if limit.messages is not None:
-        left.append(f"{messages:,} more messages")
+        left.append(f"{messages:,} more message{'' if messages == 1 else 's'}")
     if limit.size is not None:
-        left.append(f"{size:,} more bytes")
+        left.append(f"{size:,} more byte{'' if size == 1 else 's'}")
     has = f"has room for {' and '.join(left)}"
     if not known:
         has = "may be full (nobody tells yet how many bytes are in it)"
+    if limit.refuses:
+        return f"the queue {queue!r} {has}, and refuses the rest"
     gone = "drop its oldest ones"
     if limit.dead_letters_to is not None:
         gone = f"dead-letter its oldest ones to the exchange {limit.dead_letters_to!r}"

@@ -127,12 +127,13 @@ class QueueMove:
 
     async def _way(self, reader: MessageReader, path: ReturnPath) -> Way:
         notes = Notes(self._site.own_queues, self._order.source)
-        asks = not self._order.drop_oldest
+        asks, dry_run = not self._order.drop_oldest, self._order.dry_run
         if self._order.target is None:
-            rooms = await self._site.rooms() if asks else {}
+            rooms = await self._site.rooms(foresee=dry_run) if asks else {}
             return ToOrigin(self._return_exchange, reader, notes, path, rooms)
         way = ToQueue(self._order.target, notes)
-        way.room = await self._site.room(self._order.target) if asks else None
+        if asks:
+            way.room = await self._site.room(self._order.target, foresee=dry_run)
         return way
 
     async def _check_target(self) -> None:

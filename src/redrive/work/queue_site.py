@@ -138,36 +138,40 @@ class QueueSite:
 
     # Room in the queues that messages are brought to
 
-    async def room(self, queue: str, kind: str | None = None) -> Room | None:
+    async def room(
+        self, queue: str, kind: str | None = None, *, foresee: bool = False
+    ) -> Room | None:
         """What fits into a queue before it pushes out others; None if nothing bounds that, or
-        nobody tells. Of one that is still to be made, as one of this type."""
+        nobody tells. Of one that is still to be made, as one of this type. `foresee` also what it
+        would refuse, which it says by itself when messages come."""
         if self.management is None:
             return None
         found = await self.management.queue(queue)
         if found is None:
             made = {"arguments": {}, "durable": True, "auto_delete": False}
             found = {"name": queue, "type": kind or "classic", **made}
-        return (await self._rooms([found])).get(queue)
+        return (await self._rooms([found], foresee=foresee)).get(queue)
 
-    async def rooms(self) -> dict[str, Room]:
-        """The same of every queue that may push out messages, by name."""
+    async def rooms(self, *, foresee: bool = False) -> dict[str, Room]:
+        """The same of every queue that has a limit, by name."""
         if self.management is None:
             return {}
-        return await self._rooms(await self.management.queues(*_COLUMNS, *_FILLED))
+        found = await self.management.queues(*_COLUMNS, *_FILLED)
+        return await self._rooms(found, foresee=foresee)
 
     def told_of_room(self, moved: int) -> list[str]:
         """What is to be said where so many messages were moved, and nobody knows of room."""
         return [NOBODY_TELLS_OF_ROOM] if moved > 0 and self.management is None else []
 
-    async def _rooms(self, queues: Iterable[dict[str, Any]]) -> dict[str, Room]:
+    async def _rooms(self, queues: Iterable[dict[str, Any]], *, foresee: bool) -> dict[str, Room]:
         assert self.management is not None
         policies = await Policies.read(self.management)
         rooms = {}
         loop = asyncio.get_running_loop()
         until = loop.time() + _STATISTICS_WITHIN
         for found in queues:
-            limit = _that_pushes_out(policies.as_it_may_be(found))
-            if limit is None:
+            limit = _length_limit(policies.as_it_may_be(found))
+            if limit is None or (limit.refuses and not foresee):
                 continue
             ready = await self._ready(found)
             size: int | None = 0
@@ -226,12 +230,13 @@ class QueueSite:
         await channel.close()
 
 
-def _that_pushes_out(as_it_may_be: Iterable[dict[str, Any]]) -> LengthLimit | None:
-    """Of the limits that a queue may have, the lowest."""
-    limits = [LengthLimit.that_pushes_out(live_queue(each)) for each in as_it_may_be]
+def _length_limit(as_it_may_be: Iterable[dict[str, Any]]) -> LengthLimit | None:
+    """Of the limits that a queue may have, the lowest that pushes out; else that refuses."""
+    limits = [LengthLimit.of(live_queue(each)) for each in as_it_may_be]
     known = [limit for limit in limits if limit is not None]
-    if not known:
+    worst = [limit for limit in known if not limit.refuses] or known
+    if not worst:
         return None
-    messages = [limit.messages for limit in known if limit.messages is not None]
-    sizes = [limit.size for limit in known if limit.size is not None]
-    return replace(known[-1], messages=min(messages, default=None), size=min(sizes, default=None))
+    messages = [limit.messages for limit in worst if limit.messages is not None]
+    sizes = [limit.size for limit in worst if limit.size is not None]
+    return replace(worst[-1], messages=min(messages, default=None), size=min(sizes, default=None))

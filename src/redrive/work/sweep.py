@@ -243,8 +243,9 @@ class Sweeper:
         if self._order.drop_oldest:
             return None
         if leg.target not in self._foreseen:
-            room = await self._site.room(leg.target, self._kind(leg))
-            if not self._order.dry_run:
+            dry_run = self._order.dry_run
+            room = await self._site.room(leg.target, self._kind(leg), foresee=dry_run)
+            if not dry_run:
                 return room
             self._foreseen[leg.target] = room
         return self._foreseen[leg.target]
