@@ -199,6 +199,40 @@ def test_what_its_origin_refuses_stays_in_order_and_the_rest_goes_back(
     assert asyncio.run(in_queue(vhost.url, FROM)) == ["a", "b"]
 
 
+def test_a_dry_run_back_to_where_each_failed_counts_who_would_find_no_way(
+    vhost: Vhost, redrive: Redrive
+) -> None:
+    asyncio.run(declare(vhost.url, "orders", "classic"))
+    unknown = Publish("", FROM, Properties.empty().with_text("message_id", "unknown").raw, b"")
+    gone = message("gone", queue="deleted")
+    asyncio.run(publish(vhost.url, [message("o"), gone, unknown]))
+    ran = redrive("move", FROM, "--to-origin", "--dry-run", "--output", "json")
+    assert ran.code == 1
+    assert (ran.document["wouldMove"], ran.document["failed"]) == (1, 2), ran.err
+    assert "1 would not be moved: its queue 'deleted' is gone" in ran.err
+    assert "1 would not be moved: no header says in which queue it failed" in ran.err
+    exchanges = vhost.node.api("GET", f"exchanges/{quote(vhost.name, safe='')}")
+    assert "redrive-return" not in {each["name"] for each in exchanges}  # it was not made
+    assert asyncio.run(in_queue(vhost.url, FROM)) == ["o", "gone", "unknown"]
+
+
+@pytest.mark.parametrize("way", [[TO], ["--to-origin"]])
+def test_a_dry_run_of_who_may_not_publish_is_refused(
+    vhost: Vhost,
+    tmp_path: Path,
+    redrive: Redrive,
+    capsys: pytest.CaptureFixture[str],
+    way: list[str],
+) -> None:
+    asyncio.run(publish(vhost.url, [message("a")]))
+    with few_permissions(vhost, configure="^$", write="^$", read=".*") as url:
+        ran = command_line(vhost, tmp_path, capsys, url=url)("move", FROM, *way, "--dry-run")
+    assert (ran.code, ran.err.count("\n")) == (1, 1), ran.err
+    assert "ACCESS_REFUSED" in ran.err
+    (left,) = asyncio.run(take_all(vhost.url, FROM))
+    assert not left.redelivered  # it was not even looked at
+
+
 def test_who_may_not_write_to_the_way_back_is_told_so_and_nothing_is_taken(
     vhost: Vhost, tmp_path: Path, redrive: Redrive, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -229,6 +263,7 @@ def test_what_was_moved_still_knows_where_it_failed(vhost: Vhost, redrive: Redri
         (["nothing", TO], 1, "no queue 'nothing'"),
         ([FROM, "nothing"], 1, "no queue 'nothing' to move to"),
         ([FROM, TO, "--rate", "fast"], 2, "--rate"),
+        ([FROM, TO, "--search", ""], 2, "--search"),
         ([FROM, TO, "--header", "tenant"], 2, "NAME=VALUE"),
         ([FROM, TO, "--min-age", "old"], 2, "--min-age"),
     ],

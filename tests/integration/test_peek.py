@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -35,6 +36,39 @@ SECRET = "hunter2"
 def redrive(vhost: Vhost, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Redrive:
     hidden = '[redaction]\nheaders = ["x-token"]\njson_paths = ["$.password"]\n'
     return command_line(vhost, tmp_path, capsys, more=hidden)
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+@pytest.mark.parametrize(("first", "second", "turns"), [(6, 3, True), (3, 6, False)])
+def test_a_look_at_some_of_what_was_given_back_before_is_said_to_turn_a_quorum_queue(
+    vhost: Vhost, redrive: Redrive, kind: Kind, first: int, second: int, turns: bool
+) -> None:
+    asyncio.run(declare(vhost.url, DLQ, kind))  # with a limit that nothing reaches: looks are free
+    asyncio.run(publish(vhost.url, [dead(number, 1) for number in range(12)]))
+    says = "is now behind what else had been given back to this quorum queue before"
+    assert says not in redrive("peek", DLQ, "--limit", str(first)).err
+    ran = redrive("peek", DLQ, "--limit", str(second))
+    turns = turns and kind == "quorum"
+    assert (says in ran.err) == turns, ran.err
+    order = [3, 4, 5, 0, 1, 2, *range(6, 12)] if turns else range(12)
+    assert asyncio.run(in_queue(vhost.url, DLQ)) == [str(number) for number in order]
+
+
+def test_a_delivery_limit_that_was_just_set_by_a_policy_is_known(
+    vhost: Vhost, redrive: Redrive
+) -> None:
+    """The statistics of the management API show it seconds later."""
+    asyncio.run(declare(vhost.url, DLQ, "quorum"))
+    asyncio.run(publish(vhost.url, [dead(0, 1)]))
+    path = f"policies/{quote(vhost.name, safe='')}/limited"
+    limit = {"pattern": "^dlq", "definition": {"delivery-limit": 5}, "apply-to": "queues"}
+    assert redrive("peek", DLQ).code == 0
+    vhost.node.api("PUT", path, limit)
+    costs = asyncio.run(version_of(vhost.url)) < NACK_IS_FREE
+    by_pattern = redrive("sweep", f"{DLQ}*", "--dry-run")
+    for ran in (by_pattern, redrive("peek", DLQ)):
+        assert ran.code == (1 if costs else 0), ran.err
+        assert ("towards the delivery limit of this quorum queue, 5" in ran.err) == costs
 
 
 @pytest.mark.parametrize("kind", ["classic", "quorum"])

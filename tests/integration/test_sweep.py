@@ -32,6 +32,7 @@ from tests.services.sweeping import (
     command_line,
     counts_looks,
     dead,
+    few_permissions,
     fill,
     in_queue,
     version_of,
@@ -181,6 +182,31 @@ def test_a_dry_run_counts_and_changes_nothing(vhost: Vhost, redrive: Redrive) ->
     assert "WOULD MOVE" in ran.out
     assert ran.out.split("\n")[1].split() == [DLQ, FINAL, "5", "3", "2", "0"]
     assert redrive("peek", FINAL).code == 1  # it was not made
+    assert asyncio.run(in_queue(vhost.url, DLQ)) == list("01234")
+
+
+def test_a_dry_run_promises_nothing_that_could_not_be_done(
+    vhost: Vhost, redrive: Redrive, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asyncio.run(fill(vhost.url, "classic"))
+    missing = redrive("sweep", DLQ, "--dry-run", "--no-create")
+    assert (missing.code, missing.err) == (
+        1,
+        f"redrive: {DLQ}: the target '{FINAL}' does not exist; make it, or leave --no-create out\n",
+    )
+    assert (
+        f"the classic queue {FINAL} would be made, if we may"
+        in redrive("sweep", DLQ, "--dry-run").err
+    )
+    with somebody(vhost) as channel:
+        channel.queue_declare("mine", exclusive=True)
+        exclusive = redrive("sweep", DLQ, "--dry-run", "--target", "mine")
+    assert exclusive.code == 1
+    assert "is exclusive to another connection" in exclusive.err
+    with few_permissions(vhost, configure="^$", write="^$", read=".*") as url:
+        forbidden = command_line(vhost, tmp_path, capsys, url=url)("sweep", DLQ, "--dry-run")
+    assert forbidden.code == 1
+    assert "ACCESS_REFUSED" in forbidden.err
     assert asyncio.run(in_queue(vhost.url, DLQ)) == list("01234")
 
 

@@ -60,6 +60,16 @@ def test_order_is_kept_but_by_quorum_queues_of_version_3() -> None:
     assert not costly.order((3, 10), 33)
 
 
+def test_a_quorum_queue_is_turned_by_a_look_that_ends_among_what_was_given_back_before() -> None:
+    limited = QueueFacts(name="q", kind="quorum", limits=(1_000_000,))
+    says = "behind what else had been given back to this quorum queue before"
+    for facts, version in ((QUORUM, (4, 0)), (QUORUM, (4, 3)), (limited, (3, 10))):
+        assert says in facts.order(version, 1, 2, again=True)
+        assert not facts.order(version, 1, 0, again=True)
+        assert not facts.order(version, 1, 2)
+    assert not QueueFacts(name="q", kind="classic").order((4, 3), 1, 2, again=True)
+
+
 @pytest.mark.parametrize(
     ("argument", "policy", "on_3", "on_4"),
     [

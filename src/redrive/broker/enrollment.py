@@ -107,12 +107,14 @@ def policy_name(queue: str) -> str:
 
 def matching(policies: Iterable[Policy], queue: str, kind: str) -> list[Policy]:
     """The policies that may match a queue, without ours, the highest priority first."""
+    others = (policy for policy in policies if policy.name != policy_name(queue))
+    return applying(others, queue, kind)
+
+
+def applying(policies: Iterable[Policy], queue: str, kind: str) -> list[Policy]:
+    """The policies that may match a queue, the highest priority first."""
     kinds = {"all", "queues", f"{kind}_queues"}
-    found = [
-        policy
-        for policy in policies
-        if policy.name != policy_name(queue) and policy.apply_to in kinds and policy.matches(queue)
-    ]
+    found = [each for each in policies if each.apply_to in kinds and each.matches(queue)]
     return sorted(found, key=lambda policy: policy.priority, reverse=True)
 
 

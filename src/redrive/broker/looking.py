@@ -7,10 +7,12 @@ Tried on 3.10.8, 4.0.5 and 4.3.6, with the consumer cancelled first and one nack
 - A limit of -1 means none from 4.0 on. 3.x takes it at its word, also where a policy says more: the
   first return removes the message.
 - From 4.3 on a nack does not count towards the limit.
-- Order: 4.x keeps it. 3.x puts what comes back behind all that is there, in its order: behind what
-  was not taken, and what has arrived since. Where there is a delivery limit, it puts it in front,
-  and more than 32 messages in no order, unless they were fetched and go back a few at a time, as
-  is done where a look costs.
+- Order: 4.x keeps it, but what comes back goes behind what came back before and was not taken: so
+  only a queue whose first messages were given back before is turned, by a look at some of these.
+  3.x does so too where there is a delivery limit, but puts more than 32 messages in no order,
+  unless they were fetched and go back a few at a time, as is done where a look costs. Without a
+  limit it puts what comes back behind all that is there, in its order: behind what was not taken,
+  and what has arrived since.
 """
 
 from __future__ import annotations
@@ -112,11 +114,21 @@ class QueueFacts:
         far as is known."""
         return self.delivery_limit(version) if self.cost(version) else None
 
-    def order(self, version: Version, went_back: int, untouched: int = 0) -> str:
+    def order(
+        self, version: Version, went_back: int, untouched: int = 0, *, again: bool = False
+    ) -> str:
         """How the order suffers where so many went back and others were not taken at all, in words;
-        empty if it does not."""
-        if version >= (4, 0) or self.kind == "classic":
+        empty if it does not. `again` if even the last that was taken had been given back before."""
+        if self.kind == "classic":
             return ""
+        turned = ""
+        if untouched and again and self.kind == "quorum":
+            turned = (
+                "what was looked at and left is now behind what else had been given back to this"
+                " quorum queue before"
+            )
+        if version >= (4, 0):
+            return turned
         skipped = f"the {untouched:,} that were not looked at, and " if untouched else ""
         behind = f"what was looked at and left is now behind {skipped}what arrived meanwhile"
         if self.kind is None:
@@ -126,7 +138,7 @@ class QueueFacts:
                 "a quorum queue with a delivery limit, on RabbitMQ 3, did not keep the order"
             )
             one_by_one = self.removed_at(version) is not None
-            return scrambled if went_back > _ORDERLY and not one_by_one else ""
+            return scrambled if went_back > _ORDERLY and not one_by_one else turned
         return f"{behind}: a quorum queue on RabbitMQ 3"
 
     def counts_looks(self, version: Version) -> bool:

@@ -117,6 +117,9 @@ class Management:
     async def policies(self) -> list[dict[str, Any]]:
         return await self._list(f"policies/{_quoted(self.vhost)}")
 
+    async def operator_policies(self) -> list[dict[str, Any]]:
+        return await self._list(f"operator-policies/{_quoted(self.vhost)}")
+
     async def set_policy(self, name: str, policy: dict[str, Any]) -> None:
         await self.call("PUT", _path("policies", self.vhost, name), policy)
 

@@ -13,6 +13,7 @@ import typer
 
 from redrive import runtime
 from redrive.broker.looking import SPEND_DELIVERIES
+from redrive.broker.room import DROP_OLDEST
 from redrive.cli.app import single
 from redrive.cli.filters import NOTHING_MATCHED
 from redrive.cli.invocation import Invocation, Output, invoked
@@ -81,10 +82,18 @@ def move(  # noqa: PLR0913  (each is an option)
             SPEND_DELIVERIES, help="Look even where each look counts towards a delivery limit."
         ),
     ] = False,
+    drop_oldest: Annotated[
+        bool,
+        typer.Option(
+            DROP_OLDEST, help="Move even where a full queue drops its oldest messages for it."
+        ),
+    ] = False,
 ) -> None:
     """Move messages from a queue to another, or back to the queues where they failed."""
     if to_origin == (target is not None):
         raise typer.BadParameter("name the queue to move to, or give --to-origin; one of them")
+    if search == "":
+        raise typer.BadParameter("--search: expected a text to look for, got nothing")
     order = MoveOrder(
         source=source,
         target=target,
@@ -98,6 +107,7 @@ def move(  # noqa: PLR0913  (each is an option)
         most=limit,
         rate=read_rate(rate),
         spend_deliveries=spend_deliveries,
+        drop_oldest=drop_oldest,
         dry_run=dry_run,
     )
     order.check()

@@ -41,7 +41,7 @@ def show_outcomes(outcomes: Sequence[Outcome], *, dry_run: bool) -> None:
             one_line(each.queue),
             one_line(each.target),
             f"{each.examined:,}",
-            f"{each.chosen if dry_run else each.moved:,}",
+            f"{each.would_move if dry_run else each.moved:,}",
             f"{each.left:,}",
             f"{each.failed:,}",
         )
@@ -67,7 +67,7 @@ def outcome_document(outcome: Outcome, *, dry_run: bool) -> dict[str, Any]:
         "present": outcome.present,
         "examined": outcome.examined,
         "moved": outcome.moved,
-        **({"wouldMove": outcome.chosen} if dry_run else {}),
+        **({"wouldMove": outcome.would_move} if dry_run else {}),
         "left": outcome.left,
         "failed": outcome.failed,
         "notes": outcome.notes,

@@ -18,6 +18,7 @@ import typer
 
 from redrive import runtime
 from redrive.broker.looking import SPEND_DELIVERIES
+from redrive.broker.room import DROP_OLDEST
 from redrive.cli.app import single
 from redrive.cli.filters import NOTHING_MATCHED
 from redrive.cli.invocation import Invocation, Output, invoked
@@ -111,6 +112,12 @@ def sweep(  # noqa: PLR0913  (each is an option)
             SPEND_DELIVERIES, help="Look even where each look counts towards a delivery limit."
         ),
     ] = False,
+    drop_oldest: Annotated[
+        bool,
+        typer.Option(
+            DROP_OLDEST, help="Move even where a full queue drops its oldest messages for it."
+        ),
+    ] = False,
 ) -> None:
     """Move what was tried too often out of dead letter queues; what was not, stays in its order."""
     settings = invocation.load().settings
@@ -124,6 +131,7 @@ def sweep(  # noqa: PLR0913  (each is an option)
         create=given.create if create is None else create,
         queue_type=settings.topology.queue_type,
         spend_deliveries=spend_deliveries,
+        drop_oldest=drop_oldest,
         dry_run=dry_run,
         most=limit,
     )

@@ -16,6 +16,7 @@ from urllib.parse import quote
 from redrive.amqp import Connection
 from redrive.broker.live import SpareChannel, live_exchange, live_queue
 from redrive.broker.management import Management
+from redrive.broker.room import least, overflow
 from redrive.broker.routing import is_routed
 from redrive.broker.topology import return_key
 from redrive.domain.durations import format_duration
@@ -130,13 +131,10 @@ class DestinationLook:
         look.bound = any((each["source"], each["routing_key"]) == wanted for each in bindings or ())
         if not look.bound:
             look.warnings.append(f"it is bound to {self._return_exchange} when the first is sent")
-        limits = live.arguments, live.policy
-        look.max_length = _least(*limits, "max-length")
-        look.max_length_bytes = _least(*limits, "max-length-bytes")
-        look.overflow = str(
-            live.arguments.get("x-overflow") or live.policy.get("overflow") or "drop-head"
-        )
-        look.message_ttl = _least(*limits, "message-ttl")
+        look.max_length = least(live, "max-length")
+        look.max_length_bytes = least(live, "max-length-bytes")
+        look.overflow = overflow(live)
+        look.message_ttl = least(live, "message-ttl")
         self._room(look, look.max_length, look.ready or 0, look.expected.letters, "messages")
         waiting = found.get("message_bytes_ready")
         if isinstance(waiting, int):
@@ -144,7 +142,7 @@ class DestinationLook:
         if look.message_ttl is not None:
             after = format_duration(timedelta(milliseconds=look.message_ttl))
             look.warnings.append(f"messages that wait there expire after {after}")
-        if (expires := _least(*limits, "expires")) is not None and not look.consumers:
+        if (expires := least(live, "expires")) is not None and not look.consumers:
             after = format_duration(timedelta(milliseconds=expires))
             look.warnings.append(f"the queue deletes itself after {after} without a consumer")
 
@@ -224,13 +222,3 @@ class DestinationLook:
         what = "its bindings" if path[0] == "exchanges" else "its length limits and binding"
         look.warnings.append(f"{what}: {problem}")
         return None
-
-
-def _least(arguments: Any, policy: Any, name: str) -> int | None:
-    """A limit by argument or policy; the stricter of both, as the broker has it."""
-    values = [
-        value
-        for value in (arguments.get(f"x-{name}"), policy.get(name))
-        if type(value) is int and value >= 0
-    ]
-    return min(values, default=None)

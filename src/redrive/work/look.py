@@ -84,7 +84,9 @@ class Looks:
             who = ", ".join(facts.consumers) or "the management API alone tells who, and did not"
             found.append(f"others consume it too: {who}")
         if passed.went_back and (
-            order := facts.order(self.version, passed.went_back, passed.untouched)
+            order := facts.order(
+                self.version, passed.went_back, passed.untouched, again=passed.again
+            )
         ):
             found.append(order)
         if passed.examined and (cost := facts.cost(self.version)):
@@ -127,7 +129,7 @@ class Outcome:
     present: int = 0
     examined: int = 0
     chosen: int = 0
-    """Those that a dry run would have moved."""
+    """Those that were meant."""
     moved: int = 0
     failed: int = 0
     notes: list[str] = field(default_factory=list)
@@ -139,6 +141,11 @@ class Outcome:
     def left(self) -> int:
         """Those that were looked at and not meant."""
         return max(0, self.examined - self.chosen)
+
+    @property
+    def would_move(self) -> int:
+        """Those that a dry run expects to find a place."""
+        return max(0, self.chosen - self.failed)
 
     @property
     def is_sound(self) -> bool:
@@ -153,7 +160,8 @@ class Outcome:
         self.moved, self.chosen = passed.moved, transfer.chosen
         self.error = self.error or told_of_lost(passed)
         self.failed = transfer.failed
-        self.notes += [f"{count} not moved: {why}" for why, count in transfer.failures.items()]
+        stay = "would not be moved" if dry_run else "not moved"
+        self.notes += [f"{count} {stay}: {why}" for why, count in transfer.failures.items()]
         if passed.cut_short and not self.error:
             self.error, self.remedy = passed.shortfall, "run it again for them"
         in_doubt = 0 if dry_run else self.chosen - self.moved - self.failed

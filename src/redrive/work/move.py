@@ -1,12 +1,13 @@
 """Moving the messages of a queue that are meant: to another queue, or back where each failed.
 
 Guarantees: as for the sweep. What is not meant stays, in its order where the queue can keep it;
-what its new place does not take stays too, and is counted as failed.
+what its new place does not take, or would push out others for, stays too, and is counted as failed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -17,11 +18,12 @@ from redrive.errors import AccessRefused, BrokerError, NotFound, OrderRefused, P
 from redrive.work.failed_message import MessageReader
 from redrive.work.look import Looks, Outcome
 from redrive.work.matching import Matching, MessageFilters
+from redrive.work.may_publish import assure_that_we_may_publish
 from redrive.work.mover import Limits
 from redrive.work.noting import Notes
 from redrive.work.one_pass import OnePass
 from redrive.work.pace import Rate
-from redrive.work.queue_site import QueueSite
+from redrive.work.queue_site import CHECK_THE_NAME, QueueSite
 from redrive.work.return_path import ReturnPath
 from redrive.work.to_origin import ToOrigin
 from redrive.work.transfer import ToQueue, Transfer, Way
@@ -43,6 +45,8 @@ class MoveOrder:
     rate: float | None = None
     """Messages a second."""
     spend_deliveries: bool = False
+    drop_oldest: bool = False
+    """Whether a full queue may push out its oldest messages."""
     dry_run: bool = False
 
     @property
@@ -81,19 +85,20 @@ class QueueMove:
         await self._check_target()
         reader = MessageReader(site.own_queues, order.source)
         path = ReturnPath(self._return_exchange, site.connect)
+        way = await self._way(reader, path)
         transfer = Transfer(
             Matching(order.filters, reader),
-            self._way(reader, path),
+            way,
             dry_run=order.dry_run,
             most=order.most,
         )
         try:
-            return await self._look(facts, transfer, stopping)
+            return await self._look(facts, transfer, way, stopping)
         finally:
             path.abort()
 
     async def _look(
-        self, facts: QueueFacts, transfer: Transfer, stopping: asyncio.Event | None
+        self, facts: QueueFacts, transfer: Transfer, way: Way, stopping: asyncio.Event | None
     ) -> Outcome:
         order = self._order
         limits = self._limits
@@ -109,25 +114,40 @@ class QueueMove:
         outcome = Outcome(queue=order.source, target=order.target or "(origin)")
         try:
             await look.run(stopping)
+            if order.dry_run and isinstance(way, ToOrigin):
+                async for why, count in way.unreachable():
+                    transfer.failures[why] += count
         except BrokerError as error:
             outcome.fail(error)
         outcome.tell(look.passed, transfer, dry_run=order.dry_run)
         outcome.notes += self._looks.notes(facts, look.passed)
+        if not order.drop_oldest:
+            outcome.notes += self._site.told_of_room(outcome.chosen - outcome.failed)
         return outcome
 
-    def _way(self, reader: MessageReader, path: ReturnPath) -> Way:
+    async def _way(self, reader: MessageReader, path: ReturnPath) -> Way:
         notes = Notes(self._site.own_queues, self._order.source)
-        if self._order.target is not None:
-            return ToQueue(self._order.target, notes)
-        return ToOrigin(self._return_exchange, reader, notes, path)
+        asks, dry_run = not self._order.drop_oldest, self._order.dry_run
+        if self._order.target is None:
+            rooms = await self._site.rooms(foresee=dry_run) if asks else {}
+            return ToOrigin(self._return_exchange, reader, notes, path, rooms)
+        way = ToQueue(self._order.target, notes)
+        if asks:
+            way.room = await self._site.room(self._order.target, foresee=dry_run)
+        return way
 
     async def _check_target(self) -> None:
-        target = self._order.target
-        if target is None:
-            if not self._order.dry_run:
-                await assure_return_exchange(self._site.connection, self._return_exchange)
-        elif await self._site.is_missing(target):
-            raise NotFound(404, f"no queue {target!r} to move to")
+        target, dry_run = self._order.target, self._order.dry_run
+        if target is not None and await self._site.is_missing(target):
+            raise BrokerError(
+                f"there is no queue {target!r} to move to", remedy=f"make it, or {CHECK_THE_NAME}"
+            )
+        exchange = "" if target is not None else self._return_exchange
+        if dry_run:
+            with contextlib.suppress(NotFound):  # it would be made
+                await assure_that_we_may_publish(self._site.connect, exchange)
+        elif exchange:
+            await assure_return_exchange(self._site.connection, exchange)
 
 
 async def assure_return_exchange(connection: Connection, exchange: str) -> None:

@@ -38,7 +38,7 @@ from redrive.work.mover import (
     Stay,
 )
 from redrive.work.one_by_one import AT_ONCE, OneByOne
-from redrive.work.sparing import Sparing, assure_that_we_may_publish
+from redrive.work.sparing import Sparing, assure_that_copies_can_be_made
 from redrive.work.window import Window
 
 log = structlog.get_logger()
@@ -67,6 +67,8 @@ class Passed:
     """Why it did not see all that it should have, if it did not."""
     went_back: int = 0
     """Messages that were taken and given back, also those that nobody looked at."""
+    again: bool = False
+    """Whether the last of them that was seen had been delivered before."""
     spared: int = 0
     """Messages at their delivery limit that stay as a copy; the Mover counts them as moved."""
     lost: Counter[str] = field(default_factory=Counter)
@@ -135,6 +137,7 @@ class OnePass:
     # The session's plan is ours, which counts, and leaves unread what comes after the end.
 
     def decide(self, delivery: Delivery, user: str) -> Instruction:
+        self.passed.again = delivery.redelivered
         if self._window is None or self._window.has_ended:
             return Hold() if self._sparing is None else self._sparing.leave(delivery, user)
         self.passed.examined += 1
@@ -159,7 +162,7 @@ class OnePass:
             count = min(self.passed.present, self._most or self.passed.present)
             if count:
                 if self._sparing is not None:
-                    await assure_that_we_may_publish(self._connect, self.queue)
+                    await assure_that_copies_can_be_made(self._connect, self.queue)
                 await lane.open()
                 window = self._opened(source, count)
                 await self._look(window, source, lane, stopping or asyncio.Event())

@@ -7,24 +7,39 @@ classic, and is asked where that matters.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import asyncio
+import math
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from redrive.amqp import Connection
 from redrive.amqp.lane import Connect
-from redrive.broker.live import SpareChannel
+from redrive.broker.live import SpareChannel, live_queue
 from redrive.broker.looking import NACK_IS_FREE, QueueFacts, Version, read_version
 from redrive.broker.management import Management
+from redrive.broker.policies import Policies
 from redrive.broker.queue_kind import is_classic
+from redrive.broker.room import LengthLimit, Room
 from redrive.broker.topology import DELIVERY_LIMIT
-from redrive.errors import AccessRefused, ManagementError, NotFound
+from redrive.errors import AccessRefused, BrokerError, ChannelClosed, ManagementError
 from redrive.work.mover import Limits, Pace, Plan
 from redrive.work.one_pass import OnePass
 
 _COLUMNS = (
     *("name", "type", "durable", "exclusive", "auto_delete", "arguments", "policy"),
     *("operator_policy", "effective_policy_definition", "owner_pid_details"),
+)
+CHECK_THE_NAME: Final = "check the name and the vhost"
+_FILLED = ("messages_ready", "message_bytes_ready")
+_STATISTICS_WITHIN: Final = 8.0
+"""Seconds within which the management API counts what the queue had: it is 5 behind by default."""
+_BYTES_WITHIN: Final = 1.0
+"""Seconds after which it has counted their bytes too."""
+_LOOK_EVERY: Final = 0.2
+NOBODY_TELLS_OF_ROOM: Final = (
+    "the management API alone tells whether a queue has a length limit and drops its oldest"
+    " messages to make room: whether the new place does so is not known"
 )
 
 
@@ -52,8 +67,18 @@ class QueueSite:
                 "a pattern needs the management API, which alone lists queues",
                 remedy="set [broker] management_url, or name the queues",
             )
+        policies = await Policies.read(self.management)
         found = await self.management.queues(*_COLUMNS)
-        return [QueueFacts.from_management(each) for each in found]
+        return [self._facts(policies.as_it_may_be(each)) for each in found]
+
+    def _facts(self, as_it_may_be: Iterable[dict[str, Any]]) -> QueueFacts:
+        """Of what the queue may be, what forgives least."""
+
+        def limit(facts: QueueFacts) -> float:
+            known = facts.delivery_limit(self.version)
+            return math.inf if known is None else known
+
+        return min(map(QueueFacts.from_management, as_it_may_be), key=limit)
 
     async def named(self, queue: str) -> QueueFacts | None:
         """A queue by its name; None if there is none. What nobody can tell of it is unknown.
@@ -62,11 +87,11 @@ class QueueSite:
         """
         if await self.count(queue) is None:
             return None
-        found: dict[str, Any] | None = None
         if self.management is not None:
             found = await self.management.queue(queue)
-        if found is not None:
-            return QueueFacts.from_management(found)
+            if found is not None:
+                policies = await Policies.read(self.management)
+                return self._facts(policies.as_it_may_be(found))
         asks = self.version < NACK_IS_FREE and await is_classic(self.connect, queue)
         return QueueFacts(name=queue, kind="classic" if asks else None)
 
@@ -74,7 +99,7 @@ class QueueSite:
         """The same of a queue that must be there."""
         facts = await self.named(queue)
         if facts is None:
-            raise NotFound(404, f"no queue {queue!r}")
+            raise BrokerError(f"there is no queue {queue!r}", remedy=CHECK_THE_NAME)
         return facts
 
     def pass_over(
@@ -111,6 +136,74 @@ class QueueSite:
             return facts
         return replace(facts, consumers=QueueFacts.from_management(found).consumers)
 
+    # Room in the queues that messages are brought to
+
+    async def room(
+        self, queue: str, kind: str | None = None, *, foresee: bool = False
+    ) -> Room | None:
+        """What fits into a queue before it pushes out others; None if nothing bounds that, or
+        nobody tells. Of one that is still to be made, as one of this type. `foresee` also what it
+        would refuse, which it says by itself when messages come."""
+        if self.management is None:
+            return None
+        found = await self.management.queue(queue)
+        if found is None:
+            made = {"arguments": {}, "durable": True, "auto_delete": False}
+            found = {"name": queue, "type": kind or "classic", **made}
+        return (await self._rooms([found], foresee=foresee)).get(queue)
+
+    async def rooms(self, *, foresee: bool = False) -> dict[str, Room]:
+        """The same of every queue that has a limit, by name."""
+        if self.management is None:
+            return {}
+        found = await self.management.queues(*_COLUMNS, *_FILLED)
+        return await self._rooms(found, foresee=foresee)
+
+    def told_of_room(self, moved: int) -> list[str]:
+        """What is to be said where so many messages were moved, and nobody knows of room."""
+        return [NOBODY_TELLS_OF_ROOM] if moved > 0 and self.management is None else []
+
+    async def _rooms(self, queues: Iterable[dict[str, Any]], *, foresee: bool) -> dict[str, Room]:
+        assert self.management is not None
+        policies = await Policies.read(self.management)
+        rooms = {}
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _STATISTICS_WITHIN
+        for found in queues:
+            limit = _length_limit(policies.as_it_may_be(found))
+            if limit is None or (limit.refuses and not foresee):
+                continue
+            ready = await self._ready(found)
+            size: int | None = 0
+            if limit.size is not None and ready:
+                size = await self._size(found, ready, until)
+            rooms[found["name"]] = Room(found["name"], limit, ready, size, self.version)
+        return rooms
+
+    async def _ready(self, found: dict[str, Any]) -> int:
+        try:
+            return (await self.count(found["name"]) or (0, 0))[0]
+        except ChannelClosed:  # it tells its owner only, or nobody
+            return int(found.get("messages_ready") or 0)
+
+    async def _size(self, found: dict[str, Any], ready: int, until: float) -> int | None:
+        """How many bytes are ready, once the statistics know of as many messages; None if they do
+        not, as where messages come and go. 4.3 counts bytes a moment after messages."""
+        assert self.management is not None
+        loop = asyncio.get_running_loop()
+        name, since = found["name"], 0.0
+        while loop.time() < until:
+            if found.get("messages_ready") != ready:
+                since = 0.0
+            elif not since:
+                since = loop.time()
+            elif loop.time() - since > _BYTES_WITHIN:
+                size = found.get("message_bytes_ready")
+                return size if isinstance(size, int) else None
+            await asyncio.sleep(_LOOK_EVERY)
+            found = await self.management.queue(name) or {}
+        return None
+
     async def count(self, queue: str) -> tuple[int, int] | None:
         """Ready messages and consumers; None if there is no such queue."""
         spare = SpareChannel(self.connection)
@@ -135,3 +228,15 @@ class QueueSite:
         channel = await self.connection.channel()
         await channel.declare_queue(queue, arguments=dict(arguments))
         await channel.close()
+
+
+def _length_limit(as_it_may_be: Iterable[dict[str, Any]]) -> LengthLimit | None:
+    """Of the limits that a queue may have, the lowest that pushes out; else that refuses."""
+    limits = [LengthLimit.of(live_queue(each)) for each in as_it_may_be]
+    known = [limit for limit in limits if limit is not None]
+    worst = [limit for limit in known if not limit.refuses] or known
+    if not worst:
+        return None
+    messages = [limit.messages for limit in worst if limit.messages is not None]
+    sizes = [limit.size for limit in worst if limit.size is not None]
+    return replace(worst[-1], messages=min(messages, default=None), size=min(sizes, default=None))

@@ -74,7 +74,12 @@ class ReturnPath:
             raise answer
         return answer
 
-    async def _ask(self, queue: str) -> bool | Unreachable:
+    async def look(self, queue: str) -> Unreachable | None:
+        """Why a queue cannot be had, without binding it; None if it can, as far as is known."""
+        answer = await self._ask(queue, bind=False)
+        return answer if isinstance(answer, Unreachable) else None
+
+    async def _ask(self, queue: str, *, bind: bool = True) -> bool | Unreachable:
         if not _can_exist(queue):  # asking for it would close the connection
             return Unreachable(f"its queue {queue!r} cannot exist: a name is 1 to 255 bytes UTF-8")
         if self._connection is None or not self._connection.is_open:
@@ -83,10 +88,13 @@ class ReturnPath:
         try:
             channel = await spare.open()
             await channel.inspect_queue(queue)
-            await channel.bind_queue(queue, self._exchange, return_key(queue))
+            if bind:
+                await channel.bind_queue(queue, self._exchange, return_key(queue))
         except ResourceLocked:
             return False
         except ChannelClosed as error:
+            if isinstance(error, AccessRefused) and not bind:
+                return False  # one that is bound takes messages also from who may not look at it
             return _unreachable(queue, error)
         finally:
             await spare.close()

@@ -12,14 +12,14 @@ says so. That we may publish at all is made sure of before anything is taken.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
-from redrive.amqp import Delivery, Properties, Publish, Refused, Returned
+from redrive.amqp import Delivery, Publish, Refused, Returned
 from redrive.amqp.lane import Connect
 from redrive.errors import AccessRefused, BrokerError
 from redrive.work.failed_message import MessageReader
+from redrive.work.may_publish import assure_that_we_may_publish
 from redrive.work.mover import Hold, Instruction, Park, Plan, Stay
 from redrive.work.noting import Notes
 from redrive.work.transfer import ToQueue
@@ -98,21 +98,13 @@ class Sparing:
         return hold
 
 
-async def assure_that_we_may_publish(connect: Connect, queue: str) -> None:
-    """Raise unless a copy for a queue would be let through: by one for a queue that nobody has."""
-    connection = await connect(f"redrive ask whether {queue} can be written")
-    nowhere = f"redrive-nowhere-{secrets.token_hex(8)}"
+async def assure_that_copies_can_be_made(connect: Connect, queue: str) -> None:
+    """Raise unless a copy for a queue would be let through."""
     try:
-        publisher = await (await connection.channel()).publisher()
-        await publisher.ready()
-        publisher.publish(Publish("", nowhere, Properties.empty().raw, b""))
-        await publisher.next_outcomes()
-        await connection.close()
+        await assure_that_we_may_publish(connect, "")
     except AccessRefused as error:
         raise BrokerError(
             f"{queue} was not looked into: a message at its delivery limit is kept by a copy of it"
             f" only, and we may not publish one: {error.text}",
             remedy="grant the user the permission to write to amq.default",
         ) from error
-    finally:
-        connection.abort()

@@ -3,8 +3,8 @@
 Guarantees: nothing is touched before all queues and targets are known to make sense. Each message
 that is there when a queue's pass begins is looked at once. What is within its limit stays, in its
 order where the queue can keep it; what is over it goes to the target, acked only after the
-broker confirmed the copy. What the target does not take stays. One queue's trouble does not
-keep the others from being swept.
+broker confirmed the copy. What the target does not take stays, and so does what it would push out
+others for, unless told. One queue's trouble does not keep the others from being swept.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import structlog
 
 from redrive.broker.looking import QueueFacts
+from redrive.broker.room import Room
 from redrive.domain.globs import is_glob, matching, translated, wildcards
 from redrive.domain.retry_count import CountBy
 from redrive.errors import (
@@ -27,6 +28,7 @@ from redrive.errors import (
 )
 from redrive.work.failed_message import MessageReader
 from redrive.work.look import Looks, Outcome
+from redrive.work.may_publish import assure_that_we_may_publish
 from redrive.work.mover import Limits
 from redrive.work.noting import Notes
 from redrive.work.one_pass import OnePass
@@ -52,6 +54,8 @@ class SweepOrder:
     queue_type: str = "quorum"
     """Of what type, where the source's is not known."""
     spend_deliveries: bool = False
+    drop_oldest: bool = False
+    """Whether a full target may push out its oldest messages."""
     dry_run: bool = False
     most: int | None = None
     """How many messages are moved at most, of each queue."""
@@ -112,6 +116,9 @@ class Sweeper:
         self._site = site
         self._limits = limits
         self._looks = Looks(site.version, order.spend_deliveries)
+        self._foreseen: dict[
+            str, Room | None
+        ] = {}  # in a dry run: all queues share a target's room
         self.under_way: OnePass | None = None
         """The queue that is being looked into."""
 
@@ -166,9 +173,10 @@ class Sweeper:
         """Sweep one queue. What goes wrong is in the outcome."""
         outcome = Outcome(queue=leg.queue, target=leg.target)
         reader = MessageReader(self._site.own_queues, leg.queue)
+        way = ToQueue(leg.target, Notes(self._site.own_queues, leg.queue))
         transfer = Transfer(
             self._is_over(leg, reader),
-            ToQueue(leg.target, Notes(self._site.own_queues, leg.queue)),
+            way,
             dry_run=self._order.dry_run,
             most=self._order.most,
         )
@@ -178,6 +186,7 @@ class Sweeper:
             self._looks.check_count_by(leg.facts, self._order.count_by)
             self._looks.check(leg.facts)
             await self._assure_target(leg, outcome)
+            way.room = await self._room(leg)
             self.under_way = look
             await look.run(stopping)
         except (BrokerError, Unpublishable) as error:  # a translated target may be too long a name
@@ -189,6 +198,8 @@ class Sweeper:
         if look.passed.consumers:
             facts = await self._site.with_consumers(facts)
         outcome.notes += self._looks.notes(facts, look.passed)
+        if not self._order.drop_oldest:
+            outcome.notes += self._site.told_of_room(outcome.chosen - outcome.failed)
         if look.passed.examined:
             outcome.notes += self._looks.count_by_notes(facts, self._order.count_by)
         return outcome
@@ -201,8 +212,7 @@ class Sweeper:
 
     async def _assure_target(self, leg: Leg, outcome: Outcome) -> None:
         try:
-            if self._order.dry_run or not await self._site.is_missing(leg.target):
-                return
+            missing = await self._site.is_missing(leg.target)
         except ResourceLocked as error:
             raise BrokerError(
                 f"the target {leg.target!r} is exclusive to another connection, and goes with it",
@@ -210,14 +220,35 @@ class Sweeper:
             ) from error
         if not (await self._site.count(leg.queue) or (0, 0))[0]:
             return  # nothing to move, so nothing to make
+        if self._order.dry_run:
+            await assure_that_we_may_publish(self._site.connect, "")
+        if not missing:
+            return
         if not self._order.create:
             raise BrokerError(
                 f"the target {leg.target!r} does not exist",
                 remedy="make it, or leave --no-create out",
             )
-        kind = leg.facts.kind or self._order.queue_type
+        kind = self._kind(leg)
+        if self._order.dry_run:
+            outcome.notes.append(f"the {kind} queue {leg.target} would be made, if we may")
+            return
         await self._site.make(leg.target, kind)
         outcome.notes.append(f"made the {kind} queue {leg.target}")
+
+    def _kind(self, leg: Leg) -> str:
+        return leg.facts.kind or self._order.queue_type
+
+    async def _room(self, leg: Leg) -> Room | None:
+        if self._order.drop_oldest:
+            return None
+        if leg.target not in self._foreseen:
+            dry_run = self._order.dry_run
+            room = await self._site.room(leg.target, self._kind(leg), foresee=dry_run)
+            if not dry_run:
+                return room
+            self._foreseen[leg.target] = room
+        return self._foreseen[leg.target]
 
 
 def _refused(queue: str, error: ChannelClosed) -> Outcome:

@@ -2,15 +2,18 @@
 
 By the return path, as the retrier's: an origin queue that is not bound to it yet is looked for and
 bound; an exclusive one gets its message by the exchange it came by. A message whose origin is not
-known, gone, down or full stays where it is.
+known, gone, down or full, or would push out others for it, stays where it is.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
 from redrive.amqp import Delivery, Properties, Publish, Refused, Returned, fields
 from redrive.amqp.fields import octets
+from redrive.broker.room import Room
 from redrive.broker.topology import return_key
 from redrive.work.dead_letters import trouble
 from redrive.work.failed_message import MessageReader
@@ -36,8 +39,17 @@ class ToOrigin:
     """Sends each message to its own origin."""
 
     def __init__(
-        self, return_exchange: str, reader: MessageReader, notes: Notes, path: ReturnPath
+        self,
+        return_exchange: str,
+        reader: MessageReader,
+        notes: Notes,
+        path: ReturnPath,
+        rooms: Mapping[str, Room],
     ) -> None:
+        """`rooms` has what is left in origins that would push out others for more."""
+        self.bound_for: Counter[str] = Counter()
+        """How many were sent to each origin, or would have been."""
+        self._rooms = rooms
         self._return_exchange = return_exchange
         self._reader = reader
         self._notes = notes
@@ -56,6 +68,10 @@ class ToOrigin:
             return Hold("its original routing key is longer than a broker takes")
         bcc = fields.entry(b"BCC", fields.array((fields.longstr(return_key(queue)),)))
         raw = self._notes.draft(delivery, user).seal(only_on_the_way=bcc)
+        room = self._rooms.get(queue)
+        if room is not None and not room.take(delivery.body, raw):
+            return self._refuse(queue, room.full)
+        self.bound_for[queue] += 1
         sent = _Return(self._return_exchange, key, raw, delivery.body)
         sent.queue, sent.by_exchange, sent.tries = queue, exchange, 1
         return sent
@@ -80,3 +96,10 @@ class ToOrigin:
     def _refuse(self, queue: str, reason: str) -> Hold:
         self._refusing[queue] = Hold(reason)
         return self._refusing[queue]
+
+    async def unreachable(self) -> AsyncIterator[tuple[str, int]]:
+        """Which of the origins cannot be had, for a dry run: why, and how many messages that is."""
+        for queue, count in self.bound_for.items():
+            why = await self._path.look(queue)
+            if why is not None:
+                yield str(why), count

@@ -1,7 +1,8 @@
 """Taking chosen messages out of a queue to somewhere else: the plan of sweep and move.
 
 A message that is not chosen, or that its new place does not take, is held, and so stays where it
-was, in its order. Nothing is ever parked: in somebody else's queue a reject may be the end of it.
+was, in its order. So does one for which its new place would push out others, as far as is known.
+Nothing is ever parked: in somebody else's queue a reject may be the end of it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from redrive.amqp import Delivery, Publish, Refused, Returned
+from redrive.broker.room import Room
 from redrive.work.dead_letters import trouble
 from redrive.work.mover import Hold
 from redrive.work.noting import Notes
@@ -39,6 +41,8 @@ class ToQueue:
     """
 
     def __init__(self, queue: str, notes: Notes) -> None:
+        self.room: Room | None = None
+        """What it has left, if it would push out others for more."""
         self._queue = queue
         self._notes = notes
         self._refuses: Hold | None = None
@@ -46,7 +50,11 @@ class ToQueue:
     def publish(self, delivery: Delivery, user: str) -> Publish | Hold:
         if self._refuses is not None:
             return self._refuses
-        return Publish("", self._queue, self._notes.draft(delivery, user).seal(), delivery.body)
+        raw = self._notes.draft(delivery, user).seal()
+        if self.room is not None and not self.room.take(delivery.body, raw):
+            self._refuses = Hold(self.room.full)
+            return self._refuses
+        return Publish("", self._queue, raw, delivery.body)
 
     async def reconsider(
         self, delivery: Delivery, sent: Publish, outcome: Returned | Refused
@@ -59,7 +67,8 @@ class Transfer:
     """The plan: what is chosen goes its way, the rest is held."""
 
     def __init__(self, choose: Choose, way: Way, *, dry_run: bool, most: int | None = None) -> None:
-        """`most` messages are sent, then `end` is called. A dry run only counts."""
+        """`most` messages are sent, then `end` is called. A dry run sends none, and counts those
+        that would find no place."""
         self.chosen = 0
         self.failures: Counter[str] = Counter()
         """Why chosen messages are still where they were, and how many."""
@@ -80,9 +89,8 @@ class Transfer:
         self.chosen += 1
         if self.chosen == self._most:
             self.end()
-        if self._dry_run:
-            return Hold()
-        return self._noted(self._way.publish(delivery, user))
+        answer = self._noted(self._way.publish(delivery, user))
+        return Hold() if self._dry_run else answer
 
     async def reconsider(
         self, delivery: Delivery, sent: Publish, outcome: Returned | Refused

@@ -38,6 +38,8 @@ _GIVEN_NOTHING: Final = 300
 _NOTHING_ON_ITS_WAY: Final = 30
 """Lulls in a row, with room for messages, after which none is on its way from a busy broker."""
 _MOST_CHANNELS: Final = 1500
+_RESTS_WITHIN: Final = 1.0
+_LOOK_EVERY: Final = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class Window:
         self._held_by_current = 0
         self._enough = 0  # how many the current consumer may hold: the last one, all it gets
         self._moving_on = False
+        self._cancelled = False
         self._ended = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._looked = self._loop.time()  # when all that had come was handed out
@@ -233,14 +236,37 @@ class Window:
             self._held_by_current += 1
 
     def flush(self) -> None:
-        waits = {self._current} if self._is_closing else set()
+        waits = {self._current} if self._is_closing or self._is_ending else set()
         for consumer in self._acked - waits:
             consumer.flush()
         self._acked &= waits
 
+    @property
+    def _is_ending(self) -> bool:
+        """Whether the current consumer is the last one, and is about to be cancelled."""
+        return self._ended.is_set() and not self._cancelled
+
     async def cancel(self) -> None:
         self._end()
+        await self._come_to_rest()
         await self._current.cancel()
+        self._cancelled = True
+
+    async def _come_to_rest(self) -> None:
+        """Wait until nothing is on its way to the current consumer, for a second at most.
+
+        As above: a quorum queue takes back what it gives to a consumer that is just cancelled, and
+        RabbitMQ 4.3 puts it before all that we give back later.
+        """
+        if not self._consumers or self._moving_on:  # nothing consumes, or what does is at rest
+            return
+        channel, current = self._consumers[-1]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_RESTS_WITHIN):
+                while not current.is_full:
+                    if not (await channel.inspect_queue(self._queue))[0]:
+                        break
+                    await asyncio.sleep(_LOOK_EVERY)
 
     def _end(self) -> None:
         self._ended.set()
@@ -271,6 +297,8 @@ class Window:
     async def _return_in_order(self) -> bool:
         consumers = self._consumers[::-1] if self._classic else self._consumers
         shows, returned = True, True
+        with contextlib.suppress(BrokerError):
+            await self._come_to_rest()
         for _, consumer in consumers:  # or one that still consumes would get what others give back
             with contextlib.suppress(BrokerError):
                 await consumer.cancel()
