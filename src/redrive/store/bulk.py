@@ -49,8 +49,9 @@ _TYPES: Final = {
 (`rows.py`), because making a UUID of an id costs more than all else that is done to its row."""
 
 
-_ROWS: Final = 100
-"""Of a statement on SQLite: one of this size is prepared once and kept by the driver."""
+_SIZES: Final = (500, 100)
+"""Rows of a statement on SQLite, as long as there are so many: one for a whole batch, and one that
+keeps short what is left. The driver keeps those of a size; another size is prepared each time."""
 
 Octets = tuple[bytes, ...]
 
@@ -162,20 +163,16 @@ async def _insert_on_sqlite(
     Between any two statements the driver's thread takes Python's lock and waits for whoever has it:
     with a statement for each row, that took as long as all else.
     """
-    whole = len(rows) - len(rows) % _ROWS
-    inserted = 0
-    if whole:
-        parts = [_flat(rows[start : start + _ROWS]) for start in range(0, whole, _ROWS)]
-        statement = _insert(table, tuple(columns), _ROWS, otherwise)
-        inserted += (await raw.executemany(statement, parts)).rowcount
-    if rest := rows[whole:]:
-        statement = _insert(table, tuple(columns), len(rest), otherwise)
-        inserted += (await raw.execute(statement, _flat(rest))).rowcount
+    inserted = start = 0
+    for size in (*_SIZES, len(rows) % _SIZES[-1]):
+        parts = []
+        while size and len(rows) - start >= size:
+            parts.append(list(chain.from_iterable(rows[start : start + size])))
+            start += size
+        if parts:
+            statement = _insert(table, tuple(columns), size, otherwise)
+            inserted += (await raw.executemany(statement, parts)).rowcount
     return inserted
-
-
-def _flat(rows: Sequence[Row]) -> list[Any]:
-    return list(chain.from_iterable(rows))
 
 
 @lru_cache(maxsize=256)
