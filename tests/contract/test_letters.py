@@ -51,6 +51,25 @@ async def test_a_letter_comes_back_as_it_was_stored(store: Store) -> None:
     assert await store.letters.envelope(given.letter.id) == given.envelope
 
 
+@pytest.mark.parametrize("count", [1, 9, 10, 11, 99, 100, 101, 499, 500, 601])
+async def test_a_batch_of_any_size_is_stored_whole_and_its_second_copies_are_known(
+    store: Store, count: int
+) -> None:
+    first = [arrival(headers=with_id(f"id-{each}")) for each in range(0, count, 7)]
+    await store.letters.add(first)
+    owners = dict(zip(range(0, count, 7), (each.letter.id for each in first), strict=True))
+    bodies = [bytes(20_000 if each % 50 == 3 else each % 90) for each in range(count)]
+    batch = [arrival(body, headers=with_id(f"id-{each}")) for each, body in enumerate(bodies)]
+    kept = await store.letters.add(batch)
+    assert [each.letter.duplicate_of for each in kept] == [
+        owners.get(each) for each in range(count)
+    ]
+    for given in batch:
+        assert await store.letters.envelope(given.letter.id) == given.envelope
+    assert (await store.books.ledger()).received == len(first) + count
+    assert await books_are_exact(store)
+
+
 async def test_names_that_are_not_utf8_survive_in_the_envelope(store: Store) -> None:
     given = arrival(routing_key="caf\udce9")
     await store.letters.add([given])

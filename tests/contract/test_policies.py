@@ -497,6 +497,15 @@ async def test_sqlite_is_set_up_to_lose_nothing(tmp_path: Path) -> None:
     }
 
 
+async def test_sqlite_needs_no_folder_for_temporary_files(tmp_path: Path) -> None:
+    """A container whose files cannot be written has none, but for that of the store."""
+    store = await open_store(f"sqlite:///{tmp_path}/redrive.db")
+    async with store.writing() as connection:
+        found = (await connection.exec_driver_sql("PRAGMA temp_store")).scalar_one()
+    await store.close()
+    assert found == 2  # in memory
+
+
 async def test_a_writer_takes_the_database_before_it_reads(tmp_path: Path) -> None:
     store = await open_store(f"sqlite:///{tmp_path}/redrive.db")
     async with store.writing():

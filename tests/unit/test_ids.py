@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from random import Random
 from uuid import RFC_4122, UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.domain.ids import first_id, last_id, letter_id
+from redrive.domain.ids import first_id, last_id, letter_id, rising
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
 moments = st.timedeltas(
     timedelta(0),
@@ -63,3 +65,33 @@ def test_the_zone_of_a_time_does_not_matter(at: datetime) -> None:
 
 def test_a_time_before_1970_begins_with_the_first_id_of_all() -> None:
     assert first_id(datetime(1, 1, 1, tzinfo=UTC)) == first_id(EPOCH)
+
+
+@given(
+    st.lists(st.tuples(st.integers(-3, 3), st.lists(bits, min_size=1, max_size=10)), max_size=30),
+)
+def test_ids_that_are_drawn_together_or_later_sort_behind_those_before(
+    drawn: list[tuple[int, list[int]]],
+) -> None:
+    """Also where the clock stands still or goes back."""
+    clock, ids = BEGAN, []
+    last = BEGAN, 0
+    for passed, draws in drawn:
+        clock += passed * MILLISECOND
+        at, found = rising(clock, draws, last)
+        last = at, found[-1]
+        ids += [letter_id(at, each) for each in found]
+    assert ids == sorted(ids)
+
+
+def test_ids_have_the_time_of_the_clock_also_where_many_are_drawn_within_a_millisecond() -> None:
+    draw, last = Random(7), (BEGAN, 0)
+    for _ in range(4):
+        at, found = rising(BEGAN, [draw.getrandbits(74) for _ in range(10)], last)
+        assert at == BEGAN
+        last = at, found[-1]
+
+
+def test_when_a_millisecond_has_no_more_room_the_next_one_is_taken() -> None:
+    highest = (1 << 74) - 1
+    assert rising(BEGAN, [highest], (BEGAN, highest)) == (BEGAN + MILLISECOND, [highest])

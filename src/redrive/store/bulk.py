@@ -49,9 +49,11 @@ _TYPES: Final = {
 (`rows.py`), because making a UUID of an id costs more than all else that is done to its row."""
 
 
-_SIZES: Final = (500, 100)
-"""Rows of a statement on SQLite, as long as there are so many: one for a whole batch, and one that
-keeps short what is left. The driver keeps those of a size; another size is prepared each time."""
+_SIZES: Final = (500, 100, 10, 1)
+"""Rows of a statement on SQLite, as long as there are so many. Only these: the driver keeps its
+statements, and each of them the values that it had last."""
+_LARGE: Final = 8_192
+"""Bytes of an envelope that has a statement to itself, for the same reason."""
 
 Octets = tuple[bytes, ...]
 
@@ -97,7 +99,15 @@ async def insert_envelopes(
     connection: AsyncConnection, envelopes: Iterable[tuple[str, Envelope]]
 ) -> None:
     """Insert envelopes, each with its letter's id."""
-    await insert_rows(connection, redrive_envelope, ENVELOPE_COLUMNS, envelope_rows(envelopes))
+    rows = envelope_rows(envelopes)
+    if connection.dialect.name != "sqlite":
+        await insert_rows(connection, redrive_envelope, ENVELOPE_COLUMNS, rows)
+        return
+    large = [row for row in rows if len(row[-1]) + len(row[-2]) > _LARGE]
+    small = [row for row in rows if len(row[-1]) + len(row[-2]) <= _LARGE] if large else rows
+    raw: Any = (await connection.get_raw_connection()).driver_connection
+    await _insert_on_sqlite(raw, redrive_envelope, ENVELOPE_COLUMNS, small)
+    await _insert_on_sqlite(raw, redrive_envelope, ENVELOPE_COLUMNS, large, sizes=(1,))
 
 
 async def insert_many(
@@ -156,7 +166,13 @@ def _array(kind: str, values: Iterable[bytes]) -> str:
 
 
 async def _insert_on_sqlite(
-    raw: Any, table: Table, columns: Sequence[str], rows: Sequence[Row], otherwise: str = ""
+    raw: Any,
+    table: Table,
+    columns: Sequence[str],
+    rows: Sequence[Row],
+    otherwise: str = "",
+    *,
+    sizes: Sequence[int] = _SIZES,
 ) -> int:
     """Insert rows, many by each statement; how many were inserted.
 
@@ -164,18 +180,20 @@ async def _insert_on_sqlite(
     with a statement for each row, that took as long as all else.
     """
     inserted = start = 0
-    for size in (*_SIZES, len(rows) % _SIZES[-1]):
-        parts = []
-        while size and len(rows) - start >= size:
-            parts.append(list(chain.from_iterable(rows[start : start + size])))
-            start += size
-        if parts:
+    for size in sizes:
+        end = len(rows) - (len(rows) - start) % size
+        if start < end:
+            parts = [
+                list(chain.from_iterable(rows[first : first + size]))
+                for first in range(start, end, size)
+            ]
             statement = _insert(table, tuple(columns), size, otherwise)
             inserted += (await raw.executemany(statement, parts)).rowcount
+            start = end
     return inserted
 
 
-@lru_cache(maxsize=256)
+@lru_cache
 def _insert(table: Table, columns: tuple[str, ...], rows: int, otherwise: str) -> str:
     row = f"({', '.join('?' * len(columns))})"
     names, values = ", ".join(columns), ", ".join([row] * rows)

@@ -219,6 +219,9 @@ def _sqlite_engine(path: Path, mode: str, *, ours: bool) -> AsyncEngine:
         cursor.execute("PRAGMA foreign_keys = ON")
         if ours:
             cursor.execute("PRAGMA synchronous = FULL")
+            # A statement of many rows keeps a journal, which would go to a temporary folder: there
+            # may be none that can be written.
+            cursor.execute("PRAGMA temp_store = MEMORY")
             cursor.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
             cursor.execute(f"PRAGMA cache_size = {-_CACHE_KIB}")
             cursor.execute("PRAGMA journal_mode")

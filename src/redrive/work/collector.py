@@ -30,6 +30,7 @@ from redrive.amqp import Connection, Consumer, Delivery
 from redrive.amqp.lane import Connect
 from redrive.amqp.supervision import supervise
 from redrive.domain import metrics
+from redrive.domain.ids import rising
 from redrive.domain.letter import Arrival, Collected
 from redrive.errors import BrokerError, the_reason
 from redrive.events import Events, LetterCollected
@@ -45,9 +46,6 @@ log = structlog.get_logger()
 
 _SLICE: Final = 10
 """Messages understood at a stretch: what the store answers meanwhile waits no longer than that."""
-
-_MILLISECOND: Final = timedelta(milliseconds=1)
-"""What ids tell apart by time."""
 
 
 @dataclass(slots=True)
@@ -89,7 +87,7 @@ class Collector:
         self._on_ready = on_ready or (lambda: None)
         self._system = system_watch()
         self._stopping = asyncio.Event()
-        self._last_at = utc_now()  # of the last batch
+        self._last_id = utc_now(), 0  # its time and random bits
         self._outage = ""
         self._log = log.bind(queue=queue)
         self._letters = letters
@@ -174,11 +172,12 @@ class Collector:
         """In the order of their ids, too: so letters are listed as they came. (With several writers
         a later batch may be there before an earlier one.)"""
         state, read = self._system.state(), self._understanding.arrival
-        now = self._last_at = max(utc_now(), self._last_at + _MILLISECOND)
-        draws = sorted([random.getrandbits(74) for _ in deliveries])
+        draws = [random.getrandbits(74) for _ in deliveries]
+        now, bits = rising(utc_now(), draws, self._last_id)
+        self._last_id = now, bits[-1]
         return [
-            read(delivery, self.queue, now=now, random=draw, state=state)
-            for delivery, draw in zip(deliveries, draws, strict=True)
+            read(delivery, self.queue, now=now, random=each, state=state)
+            for delivery, each in zip(deliveries, bits, strict=True)
         ]
 
     # Letters go out

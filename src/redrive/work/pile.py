@@ -1,7 +1,8 @@
 """What is understood and waits for a writer of the store.
 
 A writer takes all that there is, up to what a transaction should hold: the busier it is, the larger
-its next batch, and one message alone waits for no other. The pile itself has no limit: it holds
+its next batch, and one message alone waits for no other. Of many it takes whole hundreds, for which
+a store may have a statement ready. The pile itself has no limit: it holds
 deliveries without an answer, and those the broker and the consumer's budget limit.
 """
 
@@ -18,6 +19,8 @@ from redrive.domain.letter import Arrival
 _BATCH: Final = 500
 _BATCH_BYTES: Final = 8_000_000
 """A transaction holds no more than one of these, or one message that is larger."""
+
+_WHOLE: Final = 100
 
 Batch = tuple[list[Delivery], list[Arrival]]
 
@@ -47,10 +50,13 @@ class Pile:
                 return None
             self._changed.clear()
             await self._changed.wait()
+        count = min(len(self._waiting), _BATCH)
+        if count > _WHOLE:
+            count -= count % _WHOLE
         deliveries: list[Delivery] = []
         arrivals: list[Arrival] = []
         size = 0
-        while self._waiting and len(deliveries) < _BATCH:
+        while len(deliveries) < count:
             size += self._waiting[0][0].size
             if deliveries and size > _BATCH_BYTES:
                 break

@@ -42,6 +42,13 @@ async def test_no_more_than_500_are_taken_at_a_time_and_the_rest_stays() -> None
     assert await taken(pile) == [501, 502]
 
 
+async def test_of_more_than_a_hundred_whole_hundreds_are_taken() -> None:
+    pile = Pile()
+    add(pile, *map(delivery, range(1, 251)))
+    assert await taken(pile) == list(range(1, 201))
+    assert await taken(pile) == list(range(201, 251))
+
+
 async def test_no_more_than_8_mb_are_taken_at_a_time() -> None:
     pile = Pile()
     add(pile, delivery(1, 3_000_000), delivery(2, 3_000_000), delivery(3, 3_000_000))
