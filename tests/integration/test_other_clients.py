@@ -48,6 +48,7 @@ async def by_aio_pika(url: str, settings: Settings, seen: Seen) -> AsyncIterator
         async def on_message(message: AbstractIncomingMessage) -> None:
             body, tries = message.body.decode(), int(str(message.headers.get(headers.ATTEMPT, 0)))
             seen.append((body, tries))
+            under_way.add(message)
             try:
                 work(body, tries)
             except Exception as error:  # noqa: BLE001
@@ -56,10 +57,14 @@ async def by_aio_pika(url: str, settings: Settings, seen: Seen) -> AsyncIterator
                 )
             else:
                 await message.ack()
+            under_way.discard(message)
 
+        under_way: set[AbstractIncomingMessage] = set()
         queue = await channel.get_queue(QUEUE, ensure=False)
         await queue.consume(on_message)
         yield
+        # Or what is handled at this moment would be in the queue again.
+        await eventually(lambda: not under_way, "the end of the handlers")
 
 
 @asynccontextmanager
