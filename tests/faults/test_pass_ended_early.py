@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import pytest
 
-from redrive.amqp import Connection, Delivery, Properties
+from redrive.amqp import Connection, Consumer, Delivery, Properties
 from redrive.amqp.lane import Connect
 from redrive.broker.looking import NACK_IS_FREE
 from redrive.work.look import Outcome
@@ -260,3 +260,32 @@ async def test_a_pass_that_is_interrupted_while_messages_come_to_it_gives_back_i
         else:  # what was taken goes behind what was not
             first = there.index(rest[0])
             assert there[first:] + there[:first] == rest
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+async def test_a_pass_that_ends_early_keeps_no_more_bytes_than_its_budget(
+    vhost: Vhost, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It still hears the broker, behind all the messages that are on their way to it."""
+    await declare(vhost.url, DLQ, kind)
+    await declare(vhost.url, FINAL, kind)
+    large = [dead(number, 1) for number in range(MESSAGES)]
+    for each in large:
+        each.body = bytes(500_000)
+    await publish(vhost.url, large)
+    deliver, kept = Consumer.deliver, [0]
+
+    def weighed(consumer: Consumer, deliveries: list[Delivery]) -> bool:
+        first = deliver(consumer, deliveries)
+        kept.append(consumer.unsettled_bytes)
+        return first
+
+    monkeypatch.setattr(Consumer, "deliver", weighed)
+    outcome = await move(connector(vhost.url), limits=Limits(budget=3_000_000), most=1)
+    monkeypatch.undo()
+    assert outcome.moved == 1
+    assert max(kept) < 4_000_000
+    there = identities(await take_all(vhost.url, DLQ))
+    assert sorted(there, key=int) == EVERYTHING[1:]
+    if kind == "classic" or await version_of(vhost.url) >= (4, 0):
+        assert there == EVERYTHING[1:]
