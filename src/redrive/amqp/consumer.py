@@ -116,6 +116,11 @@ class Consumer:
         """Whether as many are unanswered as the prefetch lets be, so that none is on its way."""
         return self.unanswered >= self._prefetch
 
+    @property
+    def is_over_budget(self) -> bool:
+        """Whether nothing is read until something is settled, unless an answer is awaited."""
+        return self._over
+
     def check(self) -> None:
         """Raise if what was delivered is void by now."""
         if self._closed and self._error is not None:

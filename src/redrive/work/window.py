@@ -152,6 +152,8 @@ class Window:
                 async with asyncio.timeout(_LULL):
                     batch = await self._current.next_batch()
             except TimeoutError:
+                if self._current.is_over_budget:
+                    continue  # what is in flight has to land first, or more than that would come
                 lulls += 1
                 if self._is_closing:
                     if lulls >= _NOTHING_ON_ITS_WAY:  # somebody else has taken the rest

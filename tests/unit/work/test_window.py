@@ -23,7 +23,7 @@ class Script:
     def __init__(self) -> None:
         self.said: list[str] = []
         self.deliveries: asyncio.Queue[list[Delivery]] = asyncio.Queue()
-        self.is_full = False
+        self.is_full = self.is_over_budget = False
         self.cancelled = asyncio.Event()
         self.unanswered = 0
         self.ready: Iterator[int] = iter(())
