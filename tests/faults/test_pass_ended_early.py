@@ -1,4 +1,5 @@
-"""A pass that ends early: one of its connections is cut, the broker dies, or it is stopped.
+"""A pass that ends early: one of its connections is cut, the broker dies, or it is stopped. And one
+that is slow.
 
 Nothing is lost, and what was held costs no delivery as long as its own connection is open: on
 RabbitMQ 4.3 and later `x-delivery-count` tells, before that every return is one.
@@ -13,7 +14,7 @@ from collections.abc import Callable
 
 import pytest
 
-from redrive.amqp import Connection, Delivery, Properties
+from redrive.amqp import Connection, Consumer, Delivery, Properties
 from redrive.amqp.lane import Connect
 from redrive.broker.looking import NACK_IS_FREE
 from redrive.work.look import Outcome
@@ -40,6 +41,7 @@ from tests.services.sweeping import DLQ, FINAL, counts_looks, dead, fill, versio
 MESSAGES = 60
 EVERYTHING = [str(number) for number in range(MESSAGES)]
 LOOKS, PUBLISHES = "redrive look", "redrive publish"
+BUDGET, ONE_MORE = Limits(budget=3_000_000), 4_000_000
 
 
 def by_another_way(url: str, name: str, through: str) -> Connect:
@@ -260,3 +262,55 @@ async def test_a_pass_that_is_interrupted_while_messages_come_to_it_gives_back_i
         else:  # what was taken goes behind what was not
             first = there.index(rest[0])
             assert there[first:] + there[:first] == rest
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes a consumer had in memory after each delivery."""
+    deliver, seen = Consumer.deliver, [0]
+
+    def weighed(consumer: Consumer, deliveries: list[Delivery]) -> bool:
+        first = deliver(consumer, deliveries)
+        if consumer.queue == DLQ:
+            seen.append(consumer.unsettled_bytes)
+        return first
+
+    monkeypatch.setattr(Consumer, "deliver", weighed)
+    return seen
+
+
+async def lay_out_large(url: str, kind: Kind) -> None:
+    """Ten times as many bytes as the budget."""
+    await declare(url, DLQ, kind)
+    await declare(url, FINAL, kind)
+    large = [dead(number, 1) for number in range(MESSAGES)]
+    for each in large:
+        each.body = bytes(500_000)
+    await publish(url, large)
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+async def test_a_pass_that_ends_early_keeps_no_more_bytes_than_its_budget(
+    vhost: Vhost, kind: Kind, kept: list[int]
+) -> None:
+    """It still hears the broker, behind all the messages that are on their way to it."""
+    await lay_out_large(vhost.url, kind)
+    outcome = await move(connector(vhost.url), limits=BUDGET, most=1)
+    assert outcome.moved == 1
+    assert max(kept) < ONE_MORE
+    there = identities(await take_all(vhost.url, DLQ))
+    assert sorted(there, key=int) == EVERYTHING[1:]
+    if kind == "classic" or await version_of(vhost.url) >= (4, 0):
+        assert there == EVERYTHING[1:]
+
+
+async def test_a_pass_whose_copies_are_confirmed_late_keeps_no_more_bytes_than_its_budget(
+    vhost: Vhost, proxy: NewProxy, kept: list[int]
+) -> None:
+    """It does not ask meanwhile whether there is more."""
+    await lay_out_large(vhost.url, "classic")
+    way = await proxy("127.0.0.1", vhost.node.port)
+    way.delay(0.3)
+    outcome = await move(by_another_way(vhost.url, PUBLISHES, way.through(vhost.url)), None, BUDGET)
+    assert outcome.moved == MESSAGES
+    assert max(kept) < ONE_MORE

@@ -12,8 +12,12 @@ from urllib.parse import quote
 
 import pytest
 
+from redrive.amqp import Publish, fields
+from redrive.broker.management import Management
+from redrive.errors import ManagementError
 from tests.services.commands import Redrive
 from tests.services.eventually import eventually
+from tests.services.letters import death
 from tests.services.moving import Kind, declare, publish, ready
 from tests.services.plugin import Vhost
 from tests.services.sweeping import (
@@ -66,6 +70,13 @@ def in_force(vhost: Vhost) -> dict[str, Any]:
 
 def there(vhost: Vhost, queue: str) -> list[str]:
     return asyncio.run(in_queue(vhost.url, queue))
+
+
+def died_in(queue: str, body: str = "body of 1") -> Publish:
+    """A message of ten bytes at most that died there, and is named so."""
+    message = dead(queue, 1, put={"x-death": fields.array([death(queue)])})
+    message.body = body.encode()
+    return message
 
 
 @pytest.mark.parametrize("limit", LIMITED)
@@ -155,6 +166,68 @@ def test_each_origin_gets_no_more_than_it_has_room_for(
     asyncio.run(fill(vhost.url, kind, (1,) * 3))
     assert redrive("move", DLQ, "--to-origin", DROPS, *told(vhost, kind)).code == 0
     assert there(vhost, "orders") == ["1", "2"]
+
+
+def test_however_many_origins_have_a_limit_in_bytes_each_is_known(
+    vhost: Vhost, redrive: Redrive
+) -> None:
+    origins = [f"orders.{number}" for number in range(10)]
+    asyncio.run(declare(vhost.url, DLQ, "classic"))
+    for origin in origins:
+        asyncio.run(declare(vhost.url, origin, "classic", x_max_length_bytes=20))
+        asyncio.run(publish(vhost.url, [dead("first", 5, origin)]))
+    asyncio.run(publish(vhost.url, [died_in(origin) for origin in origins * 2]))
+    for dry in (("--dry-run",), ()):
+        ran = redrive("move", DLQ, "--to-origin", *dry, "--output", "json")
+        document = ran.document
+        assert (document["wouldMove" if dry else "moved"], document["failed"]) == (10, 10), ran.err
+        assert "may be full" not in ran.err
+    for origin in origins:
+        assert there(vhost, origin) == ["first", origin]
+
+
+def test_only_of_origins_that_turn_up_is_it_asked_what_is_in_them(
+    vhost: Vhost, redrive: Redrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    find = Management.queue
+
+    async def noted(management: Management, name: str) -> dict[str, Any] | None:
+        asked.append(name)
+        return await find(management, name)
+
+    asyncio.run(declare(vhost.url, DLQ, "classic"))
+    for origin in ("orders.0", "orders.1", "orders.2"):
+        asyncio.run(declare(vhost.url, origin, "classic", x_max_length_bytes=20))
+        asyncio.run(publish(vhost.url, [dead("first", 5, origin)]))
+    monkeypatch.setattr(Management, "queue", noted)
+    asyncio.run(publish(vhost.url, [died_in("orders.0", "meant"), died_in("orders.1", "meant")]))
+    asyncio.run(publish(vhost.url, [died_in("orders.2")]))
+    ran = redrive("move", DLQ, "--to-origin", "--limit", "1", "--search", "meant")
+    assert ran.code == 0, ran.err
+    assert there(vhost, "orders.0") == ["first", "orders.0"]
+    assert set(asked) == {DLQ, "orders.0"}
+
+
+def test_where_nobody_answers_what_is_in_an_origin_the_move_ends_and_all_stays(
+    vhost: Vhost, redrive: Redrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = Management.queue
+
+    async def silent(management: Management, name: str) -> dict[str, Any] | None:
+        if name == "orders.0":
+            raise ManagementError("the management API does not answer")
+        return await find(management, name)
+
+    asyncio.run(declare(vhost.url, DLQ, "classic"))
+    asyncio.run(declare(vhost.url, "orders.0", "classic", x_max_length_bytes=20))
+    asyncio.run(publish(vhost.url, [dead("first", 5, "orders.0")]))
+    asyncio.run(publish(vhost.url, [died_in("orders.0"), dead("other", 1)]))
+    monkeypatch.setattr(Management, "queue", silent)
+    ran = redrive("move", DLQ, "--to-origin")
+    assert ran.code == 1, ran.err
+    assert "the management API does not answer" in ran.err
+    assert there(vhost, DLQ) == ["orders.0", "other"]
 
 
 @pytest.mark.parametrize(

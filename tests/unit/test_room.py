@@ -96,6 +96,14 @@ def shown(definition: dict[str, Any]) -> dict[str, Any]:
         ([policy({"max-length": 5}, pattern="^other$")], [], {}),
         ([policy({"max-length": 5})], [policy({"max-length": 3})], {"max-length": 3}),
         ([policy({"expires": 9})], [policy({"max-length": 3})], {"expires": 9, "max-length": 3}),
+        *(
+            ([policy({"delivery-limit": user})], [policy({"delivery-limit": operator})], in_force)
+            for user, operator, in_force in (
+                (-1, 20, {"delivery-limit": 20}),
+                (20, -1, {"delivery-limit": 20}),
+                (-1, -1, {"delivery-limit": -1}),
+            )
+        ),
         (
             [policy({"overflow": "reject-publish"})],
             [policy({"overflow": "drop-head"})],

@@ -45,6 +45,7 @@ class Consumer:
         self._arrived: list[Delivery] = []
         self._waiter: asyncio.Future[None] | None = None
         self._error: BrokerError | None = None
+        self._leaving = False
         self._cancelled = False
         self._cancelling: asyncio.Future[None] | None = None  # the broker's answer to our cancel
         self._closed = False
@@ -65,6 +66,10 @@ class Consumer:
             # for all of them. With dozens of single ones, a stop was seen to leave copies of what
             # had been moved and acked in a quorum queue.
             self._unread = deliveries[-1].tag
+            return False
+        if self._leaving:
+            self._kept = deliveries[-1].tag
+            self._settlement.hold(deliveries[0].tag)
             return False
         self._held += sum([delivery.size for delivery in deliveries])
         if self._held > self._budget and not self._over:
@@ -111,6 +116,11 @@ class Consumer:
         """Whether as many are unanswered as the prefetch lets be, so that none is on its way."""
         return self.unanswered >= self._prefetch
 
+    @property
+    def is_over_budget(self) -> bool:
+        """Whether nothing is read until something is settled, unless an answer is awaited."""
+        return self._over
+
     def check(self) -> None:
         """Raise if what was delivered is void by now."""
         if self._closed and self._error is not None:
@@ -147,6 +157,11 @@ class Consumer:
         self._kept = max(self._kept, delivery.tag)
         self._settlement.hold(delivery.tag)
         self._release(delivery.size)
+
+    def leave(self) -> None:
+        """Hold all that is still to arrive, without its content: whatever is asked of the broker
+        meanwhile, it is not in memory. Nobody is handed any of it."""
+        self._leaving = True
 
     def reject(self, delivery: Delivery) -> None:
         """Reject a delivery for good: it goes the way of its queue's dead letter exchange."""

@@ -58,13 +58,15 @@ def _first(policies: tuple[Policy, ...], queue: str, kind: str) -> Mapping[str, 
 
 
 def _merged(users: Mapping[str, Any], operators: Mapping[str, Any]) -> dict[str, Any]:
-    """An operator's policy comes on top: of two numbers the lower counts. Of two ways to overflow
-    4.x takes the operator's, 3.10 the user's; the one that harms more is drop-head."""
+    """An operator's policy comes on top: of two numbers the lower counts, unless it is negative: as
+    a delivery limit, on 4.x, that is none (tried on 4.0.5 and 4.3.6; 3.10 has none in a policy).
+    Of two ways to overflow 4.x takes the operator's, 3.10 the user's; the one that harms more is
+    drop-head."""
     merged = {**operators, **users}
     for key in users.keys() & operators.keys():
         both = users[key], operators[key]
         if all(type(value) is int for value in both):
-            merged[key] = min(both)
+            merged[key] = max(both) if min(both) < 0 else min(both)
         elif "drop-head" in both:
             merged[key] = "drop-head"
     return merged

@@ -12,7 +12,8 @@ LONGEST: Final = 25 * 60.0
 HELD_TOO_LONG: Final = "a broker lets nobody hold a message for more than 30 minutes"
 _SEEN_WITHIN: Final = 3.0
 """Seconds within which a queue shows what was given back, unless somebody takes it."""
-_LOOK_EVERY: Final = 0.005
+LOOK_EVERY: Final = 0.005
+"""Seconds between two looks at how many messages a queue has."""
 
 
 async def shown(channel: Channel, queue: str, count: int, *, wait: bool) -> bool:
@@ -22,5 +23,5 @@ async def shown(channel: Channel, queue: str, count: int, *, wait: bool) -> bool
     while (await channel.inspect_queue(queue))[0] < count:
         if asyncio.get_running_loop().time() >= deadline:
             return False
-        await asyncio.sleep(_LOOK_EVERY)
+        await asyncio.sleep(LOOK_EVERY)
     return wait

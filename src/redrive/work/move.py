@@ -110,6 +110,8 @@ class QueueMove:
         pace = Rate(order.rate) if order.rate is not None else None
         look = self._site.pass_over(facts, transfer, limits=limits, pace=pace)
         transfer.end = look.end
+        if isinstance(way, ToOrigin):
+            look.prepare = lambda batch: way.prepare(transfer.foreseen(batch))
         self.under_way = look
         outcome = Outcome(queue=order.source, target=order.target or "(origin)")
         try:
@@ -129,7 +131,7 @@ class QueueMove:
         notes = Notes(self._site.own_queues, self._order.source)
         asks, dry_run = not self._order.drop_oldest, self._order.dry_run
         if self._order.target is None:
-            rooms = await self._site.rooms(foresee=dry_run) if asks else {}
+            rooms = await self._site.rooms(foresee=dry_run) if asks else None
             return ToOrigin(self._return_exchange, reader, notes, path, rooms)
         way = ToQueue(self._order.target, notes)
         if asks:

@@ -73,6 +73,8 @@ class Hold:
 Instruction = Publish | Park | Stay | Hold
 Pace = Callable[[int], Awaitable[None]]
 """Waits as long as is due after so many publishes."""
+Prepare = Callable[[Sequence[Delivery]], Awaitable[None]]
+"""Finds out what deciding on deliveries takes, for a plan that has to ask somebody."""
 
 
 class Source(Protocol):
@@ -212,7 +214,7 @@ class Mover:
 class MoverSession:
     """One life of a Mover between connecting and losing the broker, or stopping."""
 
-    def __init__(  # noqa: PLR0913  (the last two are for a pass only)
+    def __init__(  # noqa: PLR0913  (the last are for a pass only)
         self,
         plan: Plan,
         consumer: Source,
@@ -222,11 +224,13 @@ class MoverSession:
         *,
         most: int | None = None,
         pace: Pace | None = None,
+        prepare: Prepare | None = None,
         meter: Meter | None = None,
     ) -> None:
         """`most` publishes are under way at a time, and only one until the first is confirmed: a
         target that takes nothing is found out by one message. Without it, the prefetch is all
-        that bounds them. `pace` slows down what is published."""
+        that bounds them. `pace` slows down what is published; `prepare` is awaited for each
+        batch before its first message is decided on."""
         self._plan = plan
         self._consumer = consumer
         self._lane = lane
@@ -234,6 +238,7 @@ class MoverSession:
         self._log = logger
         self._most = most
         self._pace = pace
+        self._prepare = prepare
         self._meter = meter or Meter()
         self._in_flight = 0
         self._sent = 0
@@ -274,6 +279,8 @@ class MoverSession:
     async def _take_in(self) -> None:
         while batch := await self._consumer.next_batch():
             started = 0
+            if self._prepare is not None:
+                await self._prepare(batch)
             while started < len(batch):
                 await self._lane.ready()
                 most = await self._may_start()

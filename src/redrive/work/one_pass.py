@@ -35,6 +35,7 @@ from redrive.work.mover import (
     Pace,
     Park,
     Plan,
+    Prepare,
     Stay,
 )
 from redrive.work.one_by_one import AT_ONCE, OneByOne
@@ -115,6 +116,8 @@ class OnePass:
         self.queue = queue
         self.passed = Passed()
         """What was seen so far."""
+        self.prepare: Prepare | None = None
+        """What to wait for before the messages of a batch are decided on."""
         self._plan = plan
         self._connect = connect
         self._limits = limits or Limits()
@@ -201,6 +204,7 @@ class OnePass:
             log.bind(queue=self.queue),
             most=most if in_advance else min(most, AT_ONCE),
             pace=self._pace if in_advance else None,
+            prepare=self.prepare,
         )
 
         async def look() -> None:

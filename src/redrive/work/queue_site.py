@@ -25,13 +25,13 @@ from redrive.broker.topology import DELIVERY_LIMIT
 from redrive.errors import AccessRefused, BrokerError, ChannelClosed, ManagementError
 from redrive.work.mover import Limits, Pace, Plan
 from redrive.work.one_pass import OnePass
+from redrive.work.rooms import Rooms
 
 _COLUMNS = (
     *("name", "type", "durable", "exclusive", "auto_delete", "arguments", "policy"),
     *("operator_policy", "effective_policy_definition", "owner_pid_details"),
 )
 CHECK_THE_NAME: Final = "check the name and the vhost"
-_FILLED = ("messages_ready", "message_bytes_ready")
 _STATISTICS_WITHIN: Final = 8.0
 """Seconds within which the management API counts what the queue had: it is 5 behind by default."""
 _BYTES_WITHIN: Final = 1.0
@@ -150,49 +150,56 @@ class QueueSite:
         if found is None:
             made = {"arguments": {}, "durable": True, "auto_delete": False}
             found = {"name": queue, "type": kind or "classic", **made}
-        return (await self._rooms([found], foresee=foresee)).get(queue)
+        limit = (await self._length_limits([found], foresee=foresee)).get(queue)
+        return None if limit is None else await self._room(queue, limit)
 
-    async def rooms(self, *, foresee: bool = False) -> dict[str, Room]:
-        """The same of every queue that has a limit, by name."""
-        if self.management is None:
-            return {}
-        found = await self.management.queues(*_COLUMNS, *_FILLED)
-        return await self._rooms(found, foresee=foresee)
+    async def rooms(self, *, foresee: bool = False) -> Rooms:
+        """The same of every queue that has a limit, of each when it is asked for."""
+        limits = {}
+        if self.management is not None:
+            found = await self.management.queues(*_COLUMNS)
+            limits = await self._length_limits(found, foresee=foresee)
+        return Rooms(limits, self._room)
 
     def told_of_room(self, moved: int) -> list[str]:
         """What is to be said where so many messages were moved, and nobody knows of room."""
         return [NOBODY_TELLS_OF_ROOM] if moved > 0 and self.management is None else []
 
-    async def _rooms(self, queues: Iterable[dict[str, Any]], *, foresee: bool) -> dict[str, Room]:
+    async def _length_limits(
+        self, queues: Iterable[dict[str, Any]], *, foresee: bool
+    ) -> dict[str, LengthLimit]:
         assert self.management is not None
         policies = await Policies.read(self.management)
-        rooms = {}
-        loop = asyncio.get_running_loop()
-        until = loop.time() + _STATISTICS_WITHIN
-        for found in queues:
-            limit = _length_limit(policies.as_it_may_be(found))
-            if limit is None or (limit.refuses and not foresee):
-                continue
-            ready = await self._ready(found)
-            size: int | None = 0
-            if limit.size is not None and ready:
-                size = await self._size(found, ready, until)
-            rooms[found["name"]] = Room(found["name"], limit, ready, size, self.version)
-        return rooms
+        limits = {found["name"]: _length_limit(policies.as_it_may_be(found)) for found in queues}
+        return {
+            queue: limit
+            for queue, limit in limits.items()
+            if limit is not None and (foresee or not limit.refuses)
+        }
 
-    async def _ready(self, found: dict[str, Any]) -> int:
+    async def _room(self, queue: str, limit: LengthLimit) -> Room:
+        ready = await self._ready(queue)
+        size: int | None = 0
+        if limit.size is not None and ready:
+            size = await self._size(queue, ready)
+        return Room(queue, limit, ready, size, self.version)
+
+    async def _ready(self, queue: str) -> int:
+        assert self.management is not None
         try:
-            return (await self.count(found["name"]) or (0, 0))[0]
+            return (await self.count(queue) or (0, 0))[0]
         except ChannelClosed:  # it tells its owner only, or nobody
+            found = await self.management.queue(queue) or {}
             return int(found.get("messages_ready") or 0)
 
-    async def _size(self, found: dict[str, Any], ready: int, until: float) -> int | None:
+    async def _size(self, queue: str, ready: int) -> int | None:
         """How many bytes are ready, once the statistics know of as many messages; None if they do
         not, as where messages come and go. 4.3 counts bytes a moment after messages."""
         assert self.management is not None
         loop = asyncio.get_running_loop()
-        name, since = found["name"], 0.0
+        until, since = loop.time() + _STATISTICS_WITHIN, 0.0
         while loop.time() < until:
+            found = await self.management.queue(queue) or {}
             if found.get("messages_ready") != ready:
                 since = 0.0
             elif not since:
@@ -201,7 +208,6 @@ class QueueSite:
                 size = found.get("message_bytes_ready")
                 return size if isinstance(size, int) else None
             await asyncio.sleep(_LOOK_EVERY)
-            found = await self.management.queue(name) or {}
         return None
 
     async def count(self, queue: str) -> tuple[int, int] | None:

@@ -116,9 +116,8 @@ class Sweeper:
         self._site = site
         self._limits = limits
         self._looks = Looks(site.version, order.spend_deliveries)
-        self._foreseen: dict[
-            str, Room | None
-        ] = {}  # in a dry run: all queues share a target's room
+        self._foreseen: dict[str, Room | None] = {}
+        """Of a dry run: the room of each target, which all queues share."""
         self.under_way: OnePass | None = None
         """The queue that is being looked into."""
 

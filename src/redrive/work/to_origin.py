@@ -8,18 +8,18 @@ known, gone, down or full, or would push out others for it, stays where it is.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable
 from typing import Final
 
 from redrive.amqp import Delivery, Properties, Publish, Refused, Returned, fields
 from redrive.amqp.fields import octets
-from redrive.broker.room import Room
 from redrive.broker.topology import return_key
 from redrive.work.dead_letters import trouble
 from redrive.work.failed_message import MessageReader
 from redrive.work.mover import Hold
 from redrive.work.noting import Notes
 from redrive.work.return_path import ReturnPath, Unreachable
+from redrive.work.rooms import Rooms
 
 NO_ORIGIN: Final = "no header says in which queue it failed; name a queue instead of --to-origin"
 _LONGEST_KEY: Final = 255
@@ -44,9 +44,10 @@ class ToOrigin:
         reader: MessageReader,
         notes: Notes,
         path: ReturnPath,
-        rooms: Mapping[str, Room],
+        rooms: Rooms | None,
     ) -> None:
-        """`rooms` has what is left in origins that would push out others for more."""
+        """`rooms` tells what is left in origins that would push out others for more; without it,
+        they may."""
         self.bound_for: Counter[str] = Counter()
         """How many were sent to each origin, or would have been."""
         self._rooms = rooms
@@ -55,6 +56,14 @@ class ToOrigin:
         self._notes = notes
         self._path = path
         self._refusing: dict[str, Hold] = {}  # origins that did not take one
+
+    async def prepare(self, deliveries: Iterable[Delivery]) -> None:
+        """Ask for the room in their origins, before they are sent there."""
+        if self._rooms is None or not self._rooms.unasked:
+            return
+        unasked = self._rooms.unasked
+        origins = {self._reader.read(delivery).queue for delivery in deliveries}
+        await self._rooms.ask([each for each in origins if each is not None and each in unasked])
 
     def publish(self, delivery: Delivery, user: str) -> Publish | Hold:
         message = self._reader.read(delivery)
@@ -68,7 +77,7 @@ class ToOrigin:
             return Hold("its original routing key is longer than a broker takes")
         bcc = fields.entry(b"BCC", fields.array((fields.longstr(return_key(queue)),)))
         raw = self._notes.draft(delivery, user).seal(only_on_the_way=bcc)
-        room = self._rooms.get(queue)
+        room = None if self._rooms is None else self._rooms.of(queue)
         if room is not None and not room.take(delivery.body, raw):
             return self._refuse(queue, room.full)
         self.bound_for[queue] += 1

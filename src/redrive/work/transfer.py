@@ -7,8 +7,9 @@ Nothing is ever parked: in somebody else's queue a reject may be the end of it.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
 from redrive.amqp import Delivery, Publish, Refused, Returned
@@ -82,6 +83,19 @@ class Transfer:
     def failed(self) -> int:
         """How many were chosen and could not be moved."""
         return self.failures.total()
+
+    def foreseen(self, deliveries: Iterable[Delivery]) -> Iterator[Delivery]:
+        """Those of the next deliveries that will be chosen, until there are enough."""
+        chosen = self.chosen
+        for delivery in deliveries:
+            if chosen == self._most:
+                return
+            meant = False
+            with contextlib.suppress(Exception):  # when it is decided on, it is poison
+                meant = self._choose(delivery)
+            if meant:
+                chosen += 1
+                yield delivery
 
     def decide(self, delivery: Delivery, user: str) -> Publish | Hold:
         if not self._choose(delivery):

@@ -28,7 +28,7 @@ from typing import Final
 
 from redrive.amqp import Channel, Connection, Consumer, Delivery
 from redrive.errors import BrokerError
-from redrive.work.giving_back import HELD_TOO_LONG, LONGEST, shown
+from redrive.work.giving_back import HELD_TOO_LONG, LONGEST, LOOK_EVERY, shown
 from redrive.work.mover import Limits
 
 _LULL: Final = 0.1
@@ -39,7 +39,7 @@ _NOTHING_ON_ITS_WAY: Final = 30
 """Lulls in a row, with room for messages, after which none is on its way from a busy broker."""
 _MOST_CHANNELS: Final = 1500
 _RESTS_WITHIN: Final = 1.0
-_LOOK_EVERY: Final = 0.005
+"""Seconds within which a quorum queue has sent what it gives to a consumer that has room for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +152,8 @@ class Window:
                 async with asyncio.timeout(_LULL):
                     batch = await self._current.next_batch()
             except TimeoutError:
+                if self._current.is_over_budget:
+                    continue  # what is in flight has to land first, or more than that would come
                 lulls += 1
                 if self._is_closing:
                     if lulls >= _NOTHING_ON_ITS_WAY:  # somebody else has taken the rest
@@ -256,17 +258,19 @@ class Window:
         """Wait until nothing is on its way to the current consumer, for a second at most.
 
         As above: a quorum queue takes back what it gives to a consumer that is just cancelled, and
-        RabbitMQ 4.3 puts it before all that we give back later.
+        RabbitMQ 4.3 puts it before all that we give back later. A classic queue sorts it. What
+        comes meanwhile is left unread: to hear the broker's answers, we read whatever the budget.
         """
-        if not self._consumers or self._moving_on:  # nothing consumes, or what does is at rest
+        if self._classic or not self._consumers or self._moving_on:  # or what consumes is at rest
             return
         channel, current = self._consumers[-1]
+        current.leave()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_RESTS_WITHIN):
                 while not current.is_full:
                     if not (await channel.inspect_queue(self._queue))[0]:
                         break
-                    await asyncio.sleep(_LOOK_EVERY)
+                    await asyncio.sleep(LOOK_EVERY)
 
     def _end(self) -> None:
         self._ended.set()

@@ -23,7 +23,7 @@ class Script:
     def __init__(self) -> None:
         self.said: list[str] = []
         self.deliveries: asyncio.Queue[list[Delivery]] = asyncio.Queue()
-        self.is_full = False
+        self.is_full = self.is_over_budget = False
         self.cancelled = asyncio.Event()
         self.unanswered = 0
         self.ready: Iterator[int] = iter(())
@@ -59,6 +59,9 @@ class Script:
     def flush(self, **_: bool) -> None:
         self.said.append("flush")
 
+    def leave(self) -> None:
+        self.said.append("leave")
+
     async def cancel(self, **_: bool) -> None:
         self.said.append("cancel")
         self.asked_before = self.asked
@@ -72,10 +75,10 @@ def deliveries(*tags: int) -> list[Delivery]:
     return [Delivery(tag, False, "", "dlq", b"\0\0", b"") for tag in tags]
 
 
-async def opened(script: Script) -> Window:
+async def opened(script: Script, *, classic: bool = False) -> Window:
     """A window of ten messages, four of them at a time."""
     window = Window(
-        cast("Connection", script), "dlq", count=10, limits=Limits(prefetch=4), classic=False
+        cast("Connection", script), "dlq", count=10, limits=Limits(prefetch=4), classic=classic
     )
     await window.open()
     return window
@@ -119,6 +122,24 @@ async def test_a_consumer_that_nothing_more_comes_to_is_cancelled_after_three_se
     script.deliveries.put_nowait([])
     script.deliveries.put_nowait(deliveries(3))
     assert [delivery.tag for delivery in await waiting] == [3]
+
+
+async def test_a_quorum_queue_comes_to_rest_before_an_early_end_and_what_comes_is_left() -> None:
+    script = Script()
+    window = await opened(script)
+    script.ready = iter((3, 1, 0))
+    await window.cancel()
+    assert script.said[1:] == ["leave", "cancel"]
+    assert list(script.ready) == []
+
+
+async def test_a_classic_queue_which_sorts_what_comes_back_is_left_at_once() -> None:
+    script = Script()
+    window = await opened(script, classic=True)
+    script.ready = iter((3, 1, 0))
+    await window.cancel()
+    assert script.said[1:] == ["cancel"]
+    assert list(script.ready) == [3, 1, 0]
 
 
 async def test_the_end_waits_until_the_queue_shows_what_was_given_back() -> None:
