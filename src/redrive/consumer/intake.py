@@ -157,6 +157,7 @@ class Intake:
             if not self._begins:
                 self._leave(delivery, source)
                 return
+            self._acks.write(time.monotonic())
         if source is self._again:
             self._in_hand[delivery.tag] = delivery
         self._gate.running += 1
