@@ -246,12 +246,7 @@ async def test_a_second_signal_waits_for_nothing_and_is_nothing_that_a_message_d
     await send(vhost.url, "alone", queue=f"redrive-alone-{QUEUE}")
     await eventually_async(lambda: notes_of(led.scene)["began alone 0"], what="its beginning")
     led.last.send(signal.SIGTERM)
-    async with channel_to(vhost.url) as channel:
-
-        async def takes_no_more() -> bool:
-            return (await channel.inspect_queue(QUEUE))[1] == 0
-
-        await eventually_async(takes_no_more, what="the first signal obeyed")
+    await takes_no_more(vhost.url)
     led.last.send(signal.SIGTERM)
     # One signal would give the handler eight seconds.
     await eventually_async(lambda: not led.last.alive, within=3, what="the end at once")
@@ -262,6 +257,35 @@ async def test_a_second_signal_waits_for_nothing_and_is_nothing_that_a_message_d
     await led.stop()
     assert await ready(vhost.url, DEAD) == 0
     await nothing_is_left(vhost.url)
+
+
+async def takes_no_more(url: str) -> None:
+    async with channel_to(url) as channel:
+
+        async def unconsumed() -> bool:
+            return (await channel.inspect_queue(QUEUE))[1] == 0
+
+        await eventually_async(unconsumed, what="the first signal obeyed")
+
+
+async def test_a_third_signal_ends_the_process_as_it_is(
+    vhost: Vhost, lives: Callable[..., Lives]
+) -> None:
+    led = lives("classic")
+    await consumed(vhost.url)
+    await send(vhost.url, "hangs")
+    await eventually_async(lambda: notes_of(led.scene)["began hangs 0"], what="its beginning")
+    led.last.send(signal.SIGINT)
+    await takes_no_more(vhost.url)
+    led.last.send(signal.SIGINT)
+    await eventually_async(
+        lambda: "ends_while_handling" in led.log.read_text(), within=3, what="the second obeyed"
+    )
+    led.last.send(signal.SIGINT)
+    # It would have ended by itself, by force, after nine and a half seconds.
+    await eventually_async(lambda: not led.last.alive, within=3, what="the end at once")
+    assert led.last.exit_code == -signal.SIGINT, led.log.read_text()
+    await holds(vhost.url, QUEUE, 1)
 
 
 async def test_a_handler_that_exits_has_failed_and_one_that_has_its_loop_exit_stops_the_consumer(

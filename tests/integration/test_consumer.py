@@ -520,7 +520,7 @@ async def acks_have_arrived(consumer: Consumer) -> None:
     and both come back."""
     assert consumer._session is not None
     (intake,) = consumer._session._intakes
-    await eventually(lambda: intake._unsettled == 0, "nothing is being set aside")
+    await eventually(lambda: not intake.settling, "nothing is being set aside")
     await asyncio.sleep(0)  # acks are written
     await intake._consumer._channel.inspect_queue(QUEUE)  # answered after them
 

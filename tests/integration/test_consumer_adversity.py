@@ -23,7 +23,7 @@ from tests.services.consuming import (
     serving,
     settings_for,
 )
-from tests.services.moving import holds, publish, ready, take_all
+from tests.services.moving import channel_to, declare, holds, publish, ready, take_all
 from tests.services.plugin import NewProxy, Vhost
 
 HERE = {headers.QUEUE: fields.longstr(QUEUE)}
@@ -238,6 +238,28 @@ async def test_a_handler_that_hangs_and_a_suspect_stop_no_queue(
         assert b"suspect" not in seen
         ends.set()
         await eventually(lambda: seen[-1] == b"suspect", "the suspect, at last")
+
+
+async def test_acks_are_written_before_one_begins_that_no_queue_beside_takes(
+    vhost: Vhost, settings: Settings
+) -> None:
+    for queue in (f"redrive-again-{QUEUE}", f"redrive-alone-{QUEUE}"):
+        await declare(vhost.url, queue, "classic", x_max_length=0, x_overflow="reject-publish")
+    await declare(vhost.url, QUEUE, "classic")
+    await send(vhost.url, "was elsewhere")
+    async with channel_to(vhost.url) as channel:
+        assert await channel.get(QUEUE) is not None  # and gives it back, unanswered
+    consumer = Consumer(settings=settings)
+    all_written: list[bool] = []
+
+    @consumer.handler(QUEUE)
+    async def settle(message: Message) -> None:
+        assert consumer._session is not None
+        all_written.append(consumer._session._gate.acks.due > 0)
+
+    async with serving(consumer):
+        await eventually(lambda: all_written, "its beginning")
+    assert all_written == [True]
 
 
 async def test_a_queue_that_the_broker_named_is_kept_when_the_broker_is_lost(

@@ -46,6 +46,9 @@ class ProxyConnection:
         self.closed = asyncio.Event()
         self.ended: float | None = None
         """When, by the machine's clock."""
+        self.answers = asyncio.Event()
+        """Cleared, it holds back what the server sends to this client, until it is set again."""
+        self.answers.set()
         self._proxy = proxy
         self._cut = asyncio.Event()
         self._writers: list[asyncio.StreamWriter] = []
@@ -103,6 +106,8 @@ class ProxyConnection:
             while True:
                 arrived, data = await underway.get()
                 await self._proxy.hold(arrived)
+                if direction is Direction.RECEIVED:
+                    await self.answers.wait()
                 if not data:
                     if writer.can_write_eof():
                         writer.write_eof()

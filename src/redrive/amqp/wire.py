@@ -259,15 +259,17 @@ class Wire(asyncio.Protocol):
         """Queue bytes; everything of one turn of the loop goes out together."""
         self._out.append(data)
         if not self._flush_scheduled:
-            self._flush_scheduled = True
-            self._loop.call_soon(self._end_turn)
+            self._flush_after_this_turn()
 
     def write_all(self, pieces: Iterable[bytes]) -> None:
         """Queue the pieces of frames, in their order."""
         self._out += pieces
         if not self._flush_scheduled:
-            self._flush_scheduled = True
-            self._loop.call_soon(self._end_turn)
+            self._flush_after_this_turn()
+
+    def _flush_after_this_turn(self) -> None:
+        self._flush_scheduled = True
+        self._loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
         self._flush_scheduled = False

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import Final
+from typing import Any, Final
 
 from redrive.amqp import Channel, Delivery
 from redrive.consumer.gate import Gate
@@ -68,8 +68,12 @@ class Alone:
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._in_hand: Delivery | None = None
-        self.idle = True
-        """Whether nothing is left to settle."""
+        self.settling: set[asyncio.Task[Any] | None] = set()
+        """The task that handles them, while what became of one is being settled."""
+
+    @property
+    def idle(self) -> bool:
+        return not self.settling
 
     def nudge(self) -> None:
         """Something was set aside."""
@@ -138,9 +142,9 @@ class Alone:
                     await self._settling.put_back_alone(delivery, self._source)
 
     async def _settle(self, delivery: Delivery, outcome: Outcome) -> None:
-        self.idle = False
+        self.settling.add(self._task)
         try:
             await self._settling.settle(delivery, outcome, self._source)
             await self._channel.inspect_queue(self._queue)  # its answer comes after the ack
         finally:
-            self.idle = True
+            self.settling.discard(self._task)

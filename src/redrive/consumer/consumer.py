@@ -159,14 +159,17 @@ class Consumer:
                 )
 
     def run(self) -> None:
-        """Serve until SIGTERM or Ctrl-C, then drain, within ten seconds. At a second one nothing
-        is waited for: what is being handled goes back to its queue."""
+        """Serve until SIGTERM or Ctrl-C, then drain, within ten seconds. At a second one no
+        handler is waited for: what is being handled goes back to its queue. A third ends the
+        process as it is."""
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 self._run(runner)
         finally:
             if self._last_resort is not None:  # what the caller does now has time
                 self._last_resort.cancel()
+            if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # and may be interrupted
+                signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def _run(self, runner: asyncio.Runner) -> None:
         stopping, ended = asyncio.Event(), None
@@ -183,7 +186,8 @@ class Consumer:
             raise ended
 
     async def serve(self, stopping: asyncio.Event) -> None:
-        """Serve in a loop that is yours, until the event is set; then drain.
+        """Serve in a loop that is yours, until the event is set; then drain. Signals are yours too:
+        have them set the event.
 
         Through every loss of the broker: it connects again, with growing waits.
         """
@@ -254,6 +258,7 @@ class Consumer:
                 self._session.hurry()
             for number in _SIGNALS:  # a third one ends the process as it is
                 loop.remove_signal_handler(number)
+                signal.signal(number, signal.SIG_DFL)  # Python's own for Ctrl-C would raise
 
         for number in _SIGNALS:
             loop.add_signal_handler(number, signalled)

@@ -20,10 +20,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -83,7 +83,10 @@ class Intake:
         self._set_aside = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._done: list[Delivery] = []
-        self._unsettled = 0
+        self._begins = True
+        self.settling: set[asyncio.Task[Any] | None] = set()
+        """The workers of which a copy may be on its way. Were one ended meanwhile, the copy and the
+        message would both be there."""
         self._loop = asyncio.get_running_loop()
         gate.acks.written_by(self._write_acks)
         gate.when_open(self.wake)
@@ -151,6 +154,10 @@ class Intake:
             if await self._aside(delivery, source):
                 return
             await self._gate.open()
+            if not self._begins:
+                self._leave(delivery, source)
+                return
+            self._acks.write(time.monotonic())
         if source is self._again:
             self._in_hand[delivery.tag] = delivery
         self._gate.running += 1
@@ -168,13 +175,21 @@ class Intake:
     # keeps others from going on, nor one from being handled alone.
 
     async def _settle(self, delivery: Delivery, outcome: Outcome, source: Consumer) -> None:
-        self._unsettled += 1
         self.wake()
+        with self._one_settles():
+            try:
+                await self._settling.settle(delivery, outcome, source)
+            finally:
+                self._acks.hurry()
+
+    @contextmanager
+    def _one_settles(self) -> Iterator[None]:
+        worker = asyncio.current_task()
+        self.settling.add(worker)
         try:
-            await self._settling.settle(delivery, outcome, source)
+            yield
         finally:
-            self._unsettled -= 1
-            self._acks.hurry()
+            self.settling.discard(worker)
 
     async def _aside(self, delivery: Delivery, source: Consumer) -> bool:
         """Set a delivery aside; False if neither queue takes it. Meanwhile nothing is handled
@@ -182,7 +197,7 @@ class Intake:
         self._gate.running += 1
         self.wake()
         try:
-            with self._acks.setting_aside():
+            with self._one_settles(), self._acks.setting_aside():
                 return await self._set_aside_from(delivery, source)
         finally:
             self._gate.left()
@@ -240,14 +255,21 @@ class Intake:
 
     @property
     def idle(self) -> bool:
-        return not self._ready and not self._ready_again and not self._unsettled
+        return not self._ready and not self._ready_again and not self.settling
 
     def begin_no_more(self) -> None:
         """Leave what nobody has begun with."""
+        self._begins = False
         while self._ready:
-            self._consumer.hold(self._ready.popleft())
-        self._left += self._ready_again
-        self._ready_again.clear()
+            self._leave(self._ready.popleft(), self._consumer)
+        while self._ready_again:
+            self._leave(self._ready_again.popleft(), self._again)
+
+    def _leave(self, delivery: Delivery, source: Consumer) -> None:
+        if source is self._again:
+            self._left.append(delivery)
+        else:
+            source.hold(delivery)
 
     async def give_back(self, deadline: float) -> None:
         """Send every ack that is due, and give back what was left: by one nack, since single ones

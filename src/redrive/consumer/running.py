@@ -116,7 +116,7 @@ class Runner:
             # Something that the handler awaited was cancelled, or the handler by itself.
             problem: BaseException = error
         except BaseException as error:  # whatever a handler raises is its message's
-            if isinstance(error, GeneratorExit) and asyncio._get_running_loop() is None:
+            if isinstance(error, GeneratorExit) and not _in_a_loop():
                 raise  # nobody's: the loop is gone, and its coroutines are closed
             problem = error
         if is_being_cancelled():
@@ -253,6 +253,14 @@ def _is_async(handler: Handler) -> bool:
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
         getattr(handler, "__call__", None)  # noqa: B004
     )
+
+
+def _in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def is_being_cancelled() -> bool:

@@ -5,7 +5,8 @@ full, would hide the confirms that let messages go. A third asks the questions, 
 handled alone: each answer read on the first would let more messages in, whatever the budget.
 
 When it should stop, nothing more is taken; what has arrived is handled for some seconds, what has
-begun gets some more, and what is left goes back to its queue.
+begun gets some more, and what is left goes back to its queue. Nobody is waited for once it should
+hurry, but for confirms of copies on their way, a moment.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ _END_WITHIN: Final = 8.0
 """Seconds after which it ends whatever still runs; SIGTERM promises ten."""
 _LET_GO_WITHIN: Final = 0.3
 """Seconds that handlers have to end once they are cancelled."""
+_SETTLED_WITHIN: Final = 1.0
+"""Seconds that the broker then has to confirm copies that are on their way."""
 _PUT_BACK_WITHIN: Final = 9.2
 """Seconds after which it gives back what it has no confirmed copy of; what is left of the ten is
 for closing."""
@@ -147,7 +150,7 @@ class Session:
                 await until.wait()
                 began = asyncio.get_running_loop().time()
                 await self._drain(began)
-                await self._end(running, began + _PUT_BACK_WITHIN)
+                await self._end(running, began)
                 publishing.cancel()
         except BaseExceptionGroup as group:
             raise the_reason(group) from group
@@ -251,14 +254,35 @@ class Session:
                 deadline = began + _PUT_BACK_ALONE_WITHIN
                 await asyncio.gather(*[alone.give_back(deadline) for alone in self._alone])
 
-    async def _end(self, running: Sequence[asyncio.Task[None]], deadline: float) -> None:
-        """End what runs, and give back what is left, by the deadline. In this order: or another
-        process could have a message that is still handled here."""
+    async def _end(self, running: Sequence[asyncio.Task[None]], began: float) -> None:
+        """End what runs, and give back what is left. In this order: or another process could have a
+        message that is still handled here. Who waits for a confirm is given a moment more: ended at
+        once, it would leave both the copy and the message."""
         self._ends = True
-        for task in running:
+        settle = self._settling_now()
+        for task in (dropped := [task for task in running if task not in settle]):
             task.cancel()
-        await asyncio.wait(running, timeout=_LET_GO_WITHIN)
+        await asyncio.wait(dropped, timeout=_LET_GO_WITHIN)
+        await self._settled_by(began + _PUT_BACK_ALONE_WITHIN)
+        settle |= self._settling_now()
+        for task in (late := [task for task in running if task in settle]):
+            task.cancel()
+        if late:
+            await asyncio.wait(late, timeout=_LET_GO_WITHIN)
+        deadline = began + _PUT_BACK_WITHIN
         await asyncio.gather(*[intake.give_back(deadline) for intake in self._intakes])
+
+    def _settling_now(self) -> set[asyncio.Task[Any] | None]:
+        parts: list[Intake | Alone] = [*self._intakes, *self._alone]
+        return {task for part in parts for task in part.settling}
+
+    async def _settled_by(self, deadline: float) -> None:
+        clock = asyncio.get_running_loop().time
+        deadline = min(deadline, clock() + _SETTLED_WITHIN)
+        while self._settling_now():
+            if clock() > deadline:
+                return
+            await asyncio.sleep(_LOOK_EVERY)
 
     async def _idle_by(self, deadline: float) -> bool:
         """Wait until nothing runs and nothing is left to begin with; whether that is so."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
@@ -28,6 +29,25 @@ def test_who_has_run_a_consumer_has_time_afterwards(monkeypatch: pytest.MonkeyPa
     consumer.run()
     time.sleep(2)
     assert not forced
+
+
+def test_who_has_run_a_consumer_that_was_signalled_twice_can_be_interrupted_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    consumer = Consumer("amqp://guest:guest@127.0.0.1:1/")
+
+    async def serve(stopping: asyncio.Event) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        await stopping.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+        await eventually(third_ends_the_process, "the second signal obeyed")
+
+    def third_ends_the_process() -> bool:
+        return signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+
+    monkeypatch.setattr(consumer, "serve", serve)
+    consumer.run()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 async def test_a_problem_that_lasts_is_told_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -323,6 +323,18 @@ async def test_what_python_itself_raises_in_coroutines_is_a_failure_too(
     assert raised.__name__ in f"{failure.error_type} {failure.reason}"
 
 
+def test_a_handler_whose_loop_is_gone_is_closed_quietly() -> None:
+    async def waits(message: Message) -> None:
+        await asyncio.Event().wait()
+
+    async def begins() -> None:
+        running.send(None)
+
+    running = runner(waits).run(a_message())
+    asyncio.run(begins())
+    running.close()
+
+
 # What a handler gives back
 
 
