@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import pty
+import select
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -115,6 +118,21 @@ def test_rules_and_the_dashboard_are_written_without_a_store(redrive: LetterComm
     assert not (redrive.folder / "redrive.db").exists()
 
 
+def _read_until(terminal: int, *words: bytes) -> bytes:
+    """What a terminal shows, until it has shown all words; without any, until nobody writes to it
+    any more."""
+    text, deadline = b"", time.monotonic() + 60
+    while not words or not all(word in text for word in words):
+        left = max(0.0, deadline - time.monotonic())
+        ready, _, _ = select.select([terminal], [], [], left)
+        assert ready, f"it went on for a minute, and showed {text[-1000:]!r}"
+        try:
+            text += os.read(terminal, 65536)
+        except OSError:  # the other end is closed
+            break
+    return text
+
+
 def test_watching_on_a_terminal_is_a_live_view(redrive: LetterCommands) -> None:
     redrive.add(failed("Order 1 not found"))
     ours, theirs = pty.openpty()
@@ -124,17 +142,13 @@ def test_watching_on_a_terminal_is_a_live_view(redrive: LetterCommands) -> None:
         command, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, env=environment
     ) as watching:
         os.close(theirs)
-        text = b""
-        while b"backlog" not in text or b"Order" not in text:
-            text += os.read(ours, 65536)
-        watching.send_signal(2)
-        while True:
-            try:
-                if not os.read(ours, 65536):
-                    break
-            except OSError:  # the other end is closed
-                break
-        _, err = watching.communicate(timeout=30)
+        try:
+            text = _read_until(ours, b"backlog", b"Order")
+            watching.send_signal(signal.SIGINT)
+            _read_until(ours)
+            _, err = watching.communicate(timeout=30)
+        finally:
+            watching.kill()
     os.close(ours)
     assert (watching.returncode, err) == (130, b"")
     assert b"A SECOND" in text
