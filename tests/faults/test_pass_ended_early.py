@@ -17,6 +17,7 @@ import pytest
 from redrive.amqp import Connection, Consumer, Delivery, Properties
 from redrive.amqp.lane import Connect
 from redrive.broker.looking import NACK_IS_FREE
+from redrive.work import one_pass
 from redrive.work.look import Outcome
 from redrive.work.move import MoveOrder, QueueMove
 from redrive.work.mover import Limits
@@ -78,6 +79,14 @@ async def move(
         site.connection.abort()
 
 
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy broker takes seconds to answer; what is asked here is not how many."""
+    monkeypatch.setattr(one_pass, "_RETURNS_WITHIN", 30.0)
+    monkeypatch.setattr(one_pass, "_CLOSES_WITHIN", 30.0)
+
+
+@pytest.mark.usefixtures("unhurried")
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
 async def test_losing_the_publishing_connection_costs_what_is_held_no_delivery(
     vhost: Vhost, proxy: NewProxy, kind: Kind
@@ -106,6 +115,7 @@ async def test_losing_the_publishing_connection_costs_what_is_held_no_delivery(
         assert identities(there) == sorted(identities(there), key=int)
 
 
+@pytest.mark.usefixtures("unhurried")
 async def test_losing_the_publishing_connection_costs_one_delivery_where_each_look_is_one(
     vhost: Vhost, proxy: NewProxy
 ) -> None:
