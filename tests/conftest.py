@@ -16,6 +16,15 @@ pytest_plugins = ["tests.services.plugin"]
 settings.register_profile("redrive", deadline=None)
 settings.load_profile("redrive")
 
+# structlog's own set-up shows the variables of every frame: a minute for an error deep in a server.
+_PLAIN = [
+    structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    if isinstance(each, structlog.dev.ConsoleRenderer)
+    else each
+    for each in structlog.get_config()["processors"]
+]
+structlog.configure(processors=_PLAIN)
+
 
 @pytest.fixture(autouse=True)
 def _logs_as_they_were(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -34,3 +43,4 @@ def _logs_as_they_were(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     logging.getLogger().handlers[:] = handlers
     structlog.reset_defaults()
+    configure(processors=_PLAIN)

@@ -1,4 +1,4 @@
-"""A query of PostgreSQL whose client is gone without a word."""
+"""A query of PostgreSQL that nobody waits for any more."""
 
 from __future__ import annotations
 
@@ -50,3 +50,21 @@ async def test_a_query_ends_when_nobody_is_there_for_its_answer(database: str) -
             await asked
         await eventually_async(ended, what="PostgreSQL gives the query up")
     await opened.close()
+
+
+@pytest.mark.parametrize("turns", range(0, 16, 3))
+async def test_who_is_cancelled_again_and_again_while_they_ask_stays_cancelled(
+    database: str, turns: int
+) -> None:
+    """As the server does to a stream whose reader has gone."""
+    opened = open_database(database, ours=True)
+    async with opened.reading():
+        pass  # the next one finds a connection in the pool, and tries it out
+    asking = asyncio.create_task(ask(opened, asyncio.get_running_loop().create_future()))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    while not asking.done():
+        asking.cancel()
+        await asyncio.sleep(0)
+    await opened.close()
+    assert asking.cancelled(), asking.exception()

@@ -1,11 +1,13 @@
 """What SQLAlchemy and the drivers raise, turned into our own errors.
 
 Guarantees: inside `translated` nothing of theirs escapes. The message is one line that begins with
-the database's URL, its password masked.
+the database's URL, its password masked. Who is cancelled stays cancelled: a library that fails as
+it tidies up after a cancellation would hide it, and what should end would try again instead.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,14 +42,25 @@ _SQLITE_REMEDIES = {
 @contextmanager
 def translated(database: str, *, writing: bool = False) -> Iterator[None]:
     """Turn what the libraries raise inside into a StoreError that names `database`."""
+    before = _cancellations()
     try:
         yield
-    except DBAPIError as error:
-        raise _translate(database, error.orig or error, writing) from error
-    except (psycopg.Error, sqlite3.Error) as error:
-        raise _translate(database, error, writing) from error
-    except SQLAlchemyError as error:
-        raise StoreError(f"{database}: {_line(error)}") from error
+    except (SQLAlchemyError, psycopg.Error, sqlite3.Error) as error:
+        if _cancellations() > before:
+            raise asyncio.CancelledError from error
+        if isinstance(error, SQLAlchemyError) and not isinstance(error, DBAPIError):
+            raise StoreError(f"{database}: {_line(error)}") from error
+        cause = error.orig if isinstance(error, DBAPIError) else None
+        raise _translate(database, cause or error, writing) from error
+
+
+def _cancellations() -> int:
+    """How often who runs this was asked to end; a thread is never."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return 0
+    return 0 if task is None else task.cancelling()
 
 
 def _translate(database: str, error: BaseException, writing: bool) -> StoreError:
