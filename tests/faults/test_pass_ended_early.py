@@ -14,10 +14,9 @@ from collections.abc import Callable
 
 import pytest
 
-from redrive.amqp import Connection, Consumer, Delivery, Properties
+from redrive.amqp import Channel, Connection, Consumer, Delivery, Properties
 from redrive.amqp.lane import Connect
 from redrive.broker.looking import NACK_IS_FREE
-from redrive.work import one_pass
 from redrive.work.look import Outcome
 from redrive.work.move import MoveOrder, QueueMove
 from redrive.work.mover import Limits
@@ -79,14 +78,6 @@ async def move(
         site.connection.abort()
 
 
-@pytest.fixture
-def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy broker takes seconds to answer; what is asked here is not how many."""
-    monkeypatch.setattr(one_pass, "_RETURNS_WITHIN", 30.0)
-    monkeypatch.setattr(one_pass, "_CLOSES_WITHIN", 30.0)
-
-
-@pytest.mark.usefixtures("unhurried")
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
 async def test_losing_the_publishing_connection_costs_what_is_held_no_delivery(
     vhost: Vhost, proxy: NewProxy, kind: Kind
@@ -115,7 +106,6 @@ async def test_losing_the_publishing_connection_costs_what_is_held_no_delivery(
         assert identities(there) == sorted(identities(there), key=int)
 
 
-@pytest.mark.usefixtures("unhurried")
 async def test_losing_the_publishing_connection_costs_one_delivery_where_each_look_is_one(
     vhost: Vhost, proxy: NewProxy
 ) -> None:
@@ -134,6 +124,34 @@ async def test_losing_the_publishing_connection_costs_one_delivery_where_each_lo
     assert max(Counter(identities(there)).values()) == 1
     counts = await version_of(vhost.url) < NACK_IS_FREE
     assert deliveries_spent(there) - {None, 0} == ({1} if counts else set())
+
+
+async def test_what_is_held_goes_back_also_if_the_broker_answers_just_as_the_pass_ends(
+    vhost: Vhost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message comes when its fetch was given up, before the task that fetched it knows."""
+    await declare(vhost.url, DLQ, "quorum", x_delivery_limit=5)
+    await publish(vhost.url, [dead(each, 1) for each in range(5)])
+    source = await connector(vhost.url)(LOOKS)
+    window = OneByOne(source, DLQ, count=5, limits=Limits())
+    await window.open()
+    for _ in range(3):
+        (delivery,) = await window.next_batch()
+        window.hold(delivery)
+    fetching = asyncio.create_task(window.next_batch())
+    on_method = Channel.on_method
+
+    def give_up_first(channel: Channel, index: int, payload: bytes) -> None:
+        fetching.cancel()
+        on_method(channel, index, payload)
+
+    monkeypatch.setattr(Channel, "on_method", give_up_first)
+    await asyncio.wait((fetching,))
+    assert fetching.cancelled()
+    returned = await window.return_everything(within=30)
+    await source.close()
+    assert returned
+    assert set(identities(await take_all(vhost.url, DLQ))) == set(EVERYTHING[:5])
 
 
 async def test_losing_the_connection_to_the_queue_loses_nothing_and_says_what_it_cost(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import deque
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pamqp import base, commands
@@ -77,8 +78,8 @@ class Channel:
         self.number = number
         self.error: BrokerError | None = None
         self._call_lock = asyncio.Lock()
-        self._reply: asyncio.Future[base.Frame | Delivery] | None = None
-        self._abandoned = 0
+        # Of the calls that the broker has not answered yet, also those that were given up.
+        self._replies: deque[asyncio.Future[base.Frame | Delivery]] = deque()
         self.consumer: Consumer | None = None
         self.delivers = _NO_CONSUMER
         self._publisher: Publisher | None = None
@@ -324,31 +325,30 @@ class Channel:
         async with self._call_lock:
             if self.error is not None:
                 raise self.error
-            self._reply = asyncio.get_running_loop().create_future()
+            reply: asyncio.Future[base.Frame | Delivery]
+            reply = asyncio.get_running_loop().create_future()
             self.wire.call_began()
             try:
                 self.wire.write(frames.encode_method(method, self.number))
+                self._replies.append(reply)
                 async with asyncio.timeout(_ANSWERS_WITHIN):
-                    return await self._reply
+                    return await reply
             except TimeoutError:
-                self._abandoned += 1
                 raise BrokerError(
                     f"the broker did not answer {method.name} within {_ANSWERS_WITHIN:g} s",
                     remedy="a quorum queue without a leader looks like this: check the cluster",
                 ) from None
-            except asyncio.CancelledError:
-                # Unless it came just now, its answer will still come, before that to the next call.
-                self._abandoned += self._reply.cancelled()
-                raise
             finally:
-                self._reply = None
                 self.wire.call_ended()
 
-    def _answer(self, reply: base.Frame | Delivery) -> None:
-        if self._abandoned:
-            self._abandoned -= 1
-        elif self._reply is not None and not self._reply.done():
-            self._reply.set_result(reply)
+    def _answer(self, answer: base.Frame | Delivery) -> None:
+        if not self._replies:
+            return
+        # The oldest call's, whether or not somebody still waits for it: one that was given up may
+        # be answered before its task has run and knows that it was.
+        reply = self._replies.popleft()
+        if not reply.done():
+            reply.set_result(answer)
 
     # The wire's side
 
@@ -431,8 +431,9 @@ class Channel:
         if self.error is not None:
             return
         self.error = error
-        if self._reply is not None and not self._reply.done():
-            self._reply.set_exception(error)
+        for reply in self._replies:
+            if not reply.done():
+                reply.set_exception(error)
         if self.consumer is not None:
             self.consumer.end(error)
         if self._publisher is not None:

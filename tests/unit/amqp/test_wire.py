@@ -331,6 +331,18 @@ async def test_a_call_that_was_given_up_as_its_answer_came_does_not_cost_the_nex
         assert await story.stub.answered(story.channel.purge_queue("b"), reply) == 2
 
 
+async def test_an_answer_just_after_its_call_was_given_up_does_not_cost_the_next_its_own() -> None:
+    story = await Story().begin()
+    given_up = asyncio.ensure_future(story.channel.purge_queue("a"))
+    await asyncio.sleep(0)
+    given_up.cancel()
+    story.stub.feed(method(commands.Queue.PurgeOk(message_count=1)))  # its task has not run yet
+    await asyncio.gather(given_up, return_exceptions=True)
+    reply = [method(commands.Queue.PurgeOk(message_count=2))]
+    async with asyncio.timeout(30):
+        assert await story.stub.answered(story.channel.purge_queue("b"), reply) == 2
+
+
 async def test_the_broker_closing_a_channel_leaves_the_connection_open() -> None:
     story = await Story().begin()
     story.stub.feed(closed(404))
