@@ -21,7 +21,7 @@ from redrive.amqp.lane import Connect
 from redrive.broker.management import Management
 from redrive.broker.processes import GuardedProcess
 from redrive.work.look import Outcome
-from redrive.work.mover import MoverSession
+from redrive.work.mover import Limits, MoverSession
 from redrive.work.queue_site import QueueSite
 from redrive.work.sweep import Sweeper, SweepOrder
 from tests.faults.retrier_process import ROOT, WRITES_AT_ONCE, Step, Trap, _write_out, die
@@ -87,15 +87,21 @@ def management_of(url: str, management_url: str) -> Management:
 
 
 async def sweep(
-    connect: Connect, queue: str, target: str, management: Management | None = None
+    connect: Connect,
+    queue: str,
+    target: str,
+    management: Management | None = None,
+    *,
+    limits: Limits | None = None,
+    stopping: asyncio.Event | None = None,
 ) -> Outcome:
     """Sweep one queue of what was tried more than three times."""
     site = QueueSite(await connect("test sweep"), management, connect)
     order = SweepOrder(queues=[queue], target=target, max_retries=3, spend_deliveries=True)
-    sweeper = Sweeper(order, site)
+    sweeper = Sweeper(order, site, limits)
     try:
         (leg,) = (await sweeper.itinerary()).legs
-        return await sweeper.sweep(leg)
+        return await sweeper.sweep(leg, stopping)
     finally:
         site.connection.abort()
 

@@ -36,22 +36,21 @@ from tests.services.moving import (
     take_all,
 )
 from tests.services.plugin import NewProxy, OwnNode, Vhost
-from tests.services.sweeping import DLQ, FINAL, counts_looks, dead, fill, version_of
+from tests.services.sweeping import (
+    DLQ,
+    FINAL,
+    LOOKS,
+    PUBLISHES,
+    by_another_way,
+    counts_looks,
+    dead,
+    fill,
+    version_of,
+)
 
 MESSAGES = 60
 EVERYTHING = [str(number) for number in range(MESSAGES)]
-LOOKS, PUBLISHES = "redrive look", "redrive publish"
 BUDGET, ONE_MORE = Limits(budget=3_000_000), 4_000_000
-
-
-def by_another_way(url: str, name: str, through: str) -> Connect:
-    """Connects directly, but for the connection whose name begins so."""
-    straight, around = connector(url), connector(through)
-
-    async def connect(wanted: str) -> Connection:
-        return await (around if wanted.startswith(name) else straight)(wanted)
-
-    return connect
 
 
 async def lay_out(url: str, kind: Kind) -> None:

@@ -10,16 +10,19 @@ from urllib.parse import quote
 
 import pytest
 
-from redrive.amqp import Properties, Publish, fields
+from redrive.amqp import Connection, Properties, Publish, fields
+from redrive.amqp.lane import Connect
 from redrive.broker.looking import read_version
 from tests.services.commands import Redrive
 from tests.services.letters import death
-from tests.services.moving import Kind, channel_to, identities, publish, take_all
+from tests.services.moving import Kind, channel_to, connector, identities, publish, take_all
 from tests.services.plugin import Vhost
 
 DLQ, FINAL = "dlq.orders", "permanent_failure_queue"
 COUNTS = (1, 5, 5, 5, 1)
 SPENDS = "--spend-deliveries"
+LOOKS, PUBLISHES = "redrive look", "redrive publish"
+"""How the names of a pass's two connections begin."""
 
 
 def dead(
@@ -41,6 +44,16 @@ async def fill(url: str, kind: Kind, counts: Sequence[int] = COUNTS, queue: str 
 async def in_queue(url: str, queue: str) -> list[str]:
     """The identities of all that is in a queue, in its order; the queue is empty afterwards."""
     return identities(await take_all(url, queue))
+
+
+def by_another_way(url: str, name: str, through: str) -> Connect:
+    """Connects directly, but for the connection whose name begins so."""
+    straight, around = connector(url), connector(through)
+
+    async def connect(wanted: str) -> Connection:
+        return await (around if wanted.startswith(name) else straight)(wanted)
+
+    return connect
 
 
 async def version_of(url: str) -> tuple[int, int]:

@@ -121,6 +121,11 @@ class Consumer:
         """Whether nothing is read until something is settled, unless an answer is awaited."""
         return self._over
 
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether it was asked to stop, or the broker has stopped it."""
+        return self._cancelled or self._cancelling is not None
+
     def check(self) -> None:
         """Raise if what was delivered is void by now."""
         if self._closed and self._error is not None:
@@ -242,10 +247,17 @@ class Consumer:
 
     async def cancel(self, *, take_the_rest: bool = False) -> None:
         """Stop consuming. What arrived is still the owner's; what is under way goes back, or is
-        the owner's too, who then reads on until `next_batch` is empty."""
+        the owner's too, who then reads on until `next_batch` is empty.
+
+        It is said to the broker in the next turn of the loop or later. By itself the consumer acks
+        nothing until it is answered: that would let another message come.
+        """
         if self._cancelling is None:
             if self._cancelled:
                 return
+            if self._stragglers is not None:
+                self._stragglers.cancel()
+                self._stragglers = None
             self._cancelled = not take_the_rest
             self._cancelling = asyncio.ensure_future(self._channel.cancel(self._tag))
             self._cancelling.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -36,7 +36,7 @@ _LULL: Final = 0.1
 _GIVEN_NOTHING: Final = 300
 """Lulls in a row, with messages ready and room for them, after which no more is expected."""
 _NOTHING_ON_ITS_WAY: Final = 30
-"""Lulls in a row, with room for messages, after which none is on its way from a busy broker."""
+"""Lulls in a row, with no message ready, after which none is on its way from a busy broker."""
 _MOST_CHANNELS: Final = 1500
 _RESTS_WITHIN: Final = 1.0
 """Seconds within which a quorum queue has sent what it gives to a consumer that has room for it."""
@@ -156,7 +156,7 @@ class Window:
                     continue  # what is in flight has to land first, or more than that would come
                 lulls += 1
                 if self._is_closing:
-                    if lulls >= _NOTHING_ON_ITS_WAY:  # somebody else has taken the rest
+                    if await self._is_at_rest(lulls):  # somebody else has taken the rest
                         await self._move_on()
                 elif await self._is_over(lulls):
                     break
@@ -186,9 +186,17 @@ class Window:
             and not self._ended.is_set()
         )
 
+    async def _is_at_rest(self, lulls: int) -> bool:
+        """Whether nothing is on its way to the current consumer after so many lulls in a row.
+
+        A broker that is late answers late: its lulls do not count.
+        """
+        ready, _ = await self._consumers[-1][0].inspect_queue(self._queue)
+        return lulls >= (_GIVEN_NOTHING if ready else _NOTHING_ON_ITS_WAY)
+
     async def _move_on(self) -> None:
-        self._moving_on = True
         await self._current.cancel(take_the_rest=True)
+        self._moving_on = True  # not before: until the broker has answered, acks wait
 
     def _hand_out(self, batch: list[Delivery]) -> list[Delivery]:
         wanted = self._count - self.taken
@@ -261,7 +269,7 @@ class Window:
         RabbitMQ 4.3 puts it before all that we give back later. A classic queue sorts it. What
         comes meanwhile is left unread: to hear the broker's answers, we read whatever the budget.
         """
-        if self._classic or not self._consumers or self._moving_on:  # or what consumes is at rest
+        if self._classic or not self._consumers or self._current.is_cancelled:
             return
         channel, current = self._consumers[-1]
         current.leave()
@@ -278,6 +286,7 @@ class Window:
             self._age.cancel()
 
     async def give_back(self) -> None:
+        await self._come_to_rest()  # one that was about to be opened at `cancel` is open now
         for _, consumer in self._consumers:
             await consumer.cancel()
         # A classic queue sorts what it gets back: newest first, it has the least to walk over.

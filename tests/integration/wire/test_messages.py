@@ -16,6 +16,7 @@ from redrive.amqp import (
     Refused,
     fields,
 )
+from redrive.amqp import consumer as consumer_module
 from redrive.errors import (
     Unpublishable,
 )
@@ -170,6 +171,34 @@ async def test_a_call_after_a_cancel_that_nobody_waits_for_any_more_gets_its_own
         await consumer.cancel()
         assert await consuming.inspect_queue("q") == (0, 0)
         await consuming.close()
+
+
+async def test_a_consumer_acks_nothing_by_itself_before_it_is_cancelled(
+    connection: Connection, channel: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner has seen that nothing is on its way: an ack would let another message come."""
+    await channel.declare_queue("q")
+    await fill(connection, "q", [b"0", b"1", b"2", b"3"])
+    consuming = await connection.channel()
+    consumer = await consuming.consume("q", prefetch=3)
+    _, second, third = await take(consumer, 3)
+    monkeypatch.setattr(consumer_module, "_STRAGGLERS_AFTER", 0.0)
+    consumer._settlement._most = 3  # all may wait for the gap to close
+    said, cancel = [], consuming.cancel
+
+    async def late(tag: str) -> None:
+        for _ in range(10):  # more turns of the loop than two looks at stragglers take
+            await asyncio.sleep(0)
+        said.append(consumer.unanswered)
+        await cancel(tag)
+
+    monkeypatch.setattr(consuming, "cancel", late)
+    consumer.ack(second, third)
+    consumer.flush()
+    await consumer.cancel()
+    assert said == [3]
+    assert await channel.inspect_queue("q") == (1, 0)
+    await eventually_async(lambda: consumer.unanswered == 1)
 
 
 async def test_a_consumer_has_at_most_its_prefetch_unsettled(
