@@ -40,11 +40,20 @@ bench: setup ## Measure, and print ratios (ARGS="wire --quick" for one, fast)
 check: static ## The fast loop: format, lint, types, imports, unit tests
 	$(PYTEST) tests/unit $(ARGS)
 
+# Types take longest, so the others run beside them; each says what it found when it has ended.
 static: setup
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync types format lint imports console
+
+.PHONY: types format lint imports console
+types:
 	$(BIN)/mypy
+format:
+	$(BIN)/ruff format --check .
+lint:
+	$(BIN)/ruff check .
+imports:
 	$(BIN)/lint-imports
+console:
 	scripts/console check
 
 lock: setup ## Write requirements/ anew from pyproject.toml (UPGRADE=1: newest versions)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import psycopg
 import pytest
@@ -26,6 +27,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
+from redrive.cli import main
 from redrive.domain.policy import PolicyBook
 from redrive.errors import (
     PolicyRefused,
@@ -45,6 +47,7 @@ from redrive.store.policy_files import PolicyFiles
 from redrive.store.policy_watch import PolicyWatch
 from redrive.store.schema import REVISION, VERSION_TABLE, metadata
 from redrive.store.upgrade import open_store, upgrade
+from tests.services.commands import Ran
 from tests.services.empty_stores import prepare
 from tests.services.eventually import eventually_async
 from tests.services.postgres import PrivatePostgres
@@ -745,33 +748,37 @@ def environment(place: Place, tmp_path: Path, **variables: str) -> dict[str, str
 
 
 @pytest.fixture
-def redrive(place: Place, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*REDRIVE, *arguments],
-            env=environment(place, tmp_path, **variables),
-            cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+def redrive(
+    place: Place,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., Ran]:
+    """The command, run in this process."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str, **variables: str) -> Ran:
+        given = environment(place, tmp_path, **variables)
+        capsys.readouterr()
+        with patch.dict(os.environ, given, clear=True), pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert isinstance(ended.value.code, int)
+        return Ran(ended.value.code, *capsys.readouterr())
 
     return run
 
 
 def test_the_commands_set_list_and_delete(
-    redrive: Callable[..., subprocess.CompletedProcess[str]], place: Place, tmp_path: Path
+    redrive: Callable[..., Ran], place: Place, tmp_path: Path
 ) -> None:
     if not place.is_sqlite:
         refused = redrive("policy", "list")
-        assert refused.returncode == 1
-        assert refused.stderr.count("\n") == 1
-        assert "run 'redrive db upgrade'" in refused.stderr
-    assert json.loads(redrive("db", "upgrade", "--output", "json").stdout)["after"] == REVISION
+        assert refused.code == 1
+        assert refused.err.count("\n") == 1
+        assert "run 'redrive db upgrade'" in refused.err
+    assert json.loads(redrive("db", "upgrade", "--output", "json").out)["after"] == REVISION
     done = redrive("policy", "set", "order.*", "--max-retries", "4", "--retry-expired")
-    assert (done.returncode, done.stdout) == (0, "added order.*: max retries 4\n")
+    assert (done.code, done.out) == (0, "added order.*: max retries 4\n")
     place.execute("INSERT INTO dlq_event_config VALUES (2, 'bad', -1), (3, 'null', NULL)")
     (tmp_path / "redrive.toml").write_text('[[policy]]\nname = "order.*"\nmax_retries = 1\n')
     properties = tmp_path / "application.properties"
@@ -779,10 +786,10 @@ def test_the_commands_set_list_and_delete(
     variables = {"REDRIVE_POLICY_TABLE__PROPERTIES": str(properties)}
 
     listed = redrive("policy", "list", "--output", "json", **variables)
-    assert listed.stderr == ""
+    assert listed.err == ""
     assert [
         (item["name"], item["maxRetries"], item["source"], item["state"])
-        for item in json.loads(listed.stdout)["items"]
+        for item in json.loads(listed.out)["items"]
     ] == [
         ("order.*", 4, "database", "in force"),
         ("bad", -1, "database", "refused"),
@@ -791,14 +798,14 @@ def test_the_commands_set_list_and_delete(
         ("p", 2, "properties", "in force"),
         ("q", None, "properties", "refused"),
     ]
-    table = redrive("policy", "list", **variables).stdout
+    table = redrive("policy", "list", **variables).out
     assert "refused has max_retries -1, which is negative" in table
     assert "3 (default)" in table
 
-    assert redrive("policy", "delete", "order.*").returncode == 2
+    assert redrive("policy", "delete", "order.*").code == 2
     done = redrive("policy", "delete", "order.*", "--yes")
-    assert (done.returncode, done.stdout) == (0, "deleted order.*: 1 row\n")
-    assert redrive("policy", "delete", "order.*", "--yes").returncode == 3
+    assert (done.code, done.out) == (0, "deleted order.*: 1 row\n")
+    assert redrive("policy", "delete", "order.*", "--yes").code == 3
 
 
 @pytest.mark.parametrize(
@@ -811,16 +818,16 @@ def test_the_commands_set_list_and_delete(
     ],
 )
 def test_a_wrong_policy_is_wrong_use(
-    redrive: Callable[..., subprocess.CompletedProcess[str]], arguments: list[str], said: str
+    redrive: Callable[..., Ran], arguments: list[str], said: str
 ) -> None:
     done = redrive("policy", "set", *arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert done.err.count("\n") == 1
 
 
 def test_without_the_right_to_write_the_command_says_so_in_one_line(
-    redrive: Callable[..., subprocess.CompletedProcess[str]], place: Place, tmp_path: Path
+    redrive: Callable[..., Ran], place: Place, tmp_path: Path
 ) -> None:
     place.execute(SEED_TABLE)
     if not place.is_sqlite:
@@ -830,6 +837,6 @@ def test_without_the_right_to_write_the_command_says_so_in_one_line(
         "REDRIVE_POLICY_TABLE__URL": place.read_only_url,
     }
     done = redrive("policy", "set", "a", "--max-retries", "1", **variables)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.count("\n") == 1
-    assert "grant this user the right to write" in done.stderr
+    assert (done.code, done.out) == (1, "")
+    assert done.err.count("\n") == 1
+    assert "grant this user the right to write" in done.err

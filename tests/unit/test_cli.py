@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -97,6 +98,22 @@ def test_help_and_version_import_nothing_that_is_slow(argument: str) -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert run.stdout.endswith("imported: []\n")
+
+
+def test_a_process_looks_for_garbage_less_often_and_one_that_has_guests_as_before() -> None:
+    program = (
+        "import atexit, gc, sys\n"
+        "from redrive.cli import main\n"
+        "atexit.register(lambda: print(gc.get_threshold()[0]))\n"
+        "main(eval(sys.argv.pop()))\n"
+    )
+    looks = [
+        subprocess.run(
+            [sys.executable, "-c", program, "--version", words], capture_output=True, check=True
+        ).stdout.splitlines()[-1]
+        for words in ("None", "['--version']")
+    ]
+    assert looks == [b"50000", b"%d" % gc.get_threshold()[0]]
 
 
 def test_config_show_lists_every_setting_with_value_and_source(redrive: Redrive) -> None:

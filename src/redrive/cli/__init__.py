@@ -12,17 +12,24 @@ needs them.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from redrive.domain.masking import mask_text
 from redrive.errors import CursorRefused, OrderRefused, RedriveError, SettingsError
 
+_GARBAGE: Final = 50_000
+"""New objects between two looks for garbage; 700 is Python's own, and imports make a hundred
+thousand that all stay."""
+
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line `arguments`, by default the process's own, and exit."""
+    if arguments is None:
+        gc.set_threshold(_GARBAGE)
     try:
         code = _run(sys.argv[1:] if arguments is None else arguments)
         # Here rather than when Python ends, where a closed pipe could not be answered quietly.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.types import ASGIApp
 
@@ -109,10 +109,8 @@ def _api() -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
     )
     tell_problems(api, is_known)
-    whole = APIRouter(prefix=API)
     for module in _ROUTERS:
-        whole.include_router(module.router)
-    api.include_router(whole)
+        api.include_router(module.router, prefix=API)
 
     def described() -> dict[str, Any]:
         if api.openapi_schema is None:

@@ -7,17 +7,32 @@ purpose. Tokens and sessions are 256 random bits, so a plain digest is enough to
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import secrets
 from typing import Final
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
+from argon2.low_level import ARGON2_VERSION
 
 PREFIX: Final = "rdv_"
 """What a token begins with, so that scanners for leaked secrets know it."""
 _HASHER: Final = PasswordHasher()
-_NOBODY: Final = _HASHER.hash(secrets.token_hex(16))
+
+
+def _of_nobody() -> str:
+    """A hash that no password has. Made up: a real one would take as long as a login, each time
+    that this module is imported."""
+    salt, hashed = (
+        base64.b64encode(secrets.token_bytes(length)).decode().rstrip("=")
+        for length in (_HASHER.salt_len, _HASHER.hash_len)
+    )
+    costs = f"m={_HASHER.memory_cost},t={_HASHER.time_cost},p={_HASHER.parallelism}"
+    return f"$argon2id$v={ARGON2_VERSION}${costs}${salt}${hashed}"
+
+
+_NOBODY: Final = _of_nobody()
 _TURNS: Final = 2
 """Hashes at a time: each takes 64 MiB."""
 
