@@ -11,8 +11,10 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from pamqp import commands
 
 from redrive.amqp import Channel, Connection, Consumer, Delivery, Properties
 from redrive.amqp.lane import Connect
@@ -339,5 +341,38 @@ async def test_a_pass_whose_copies_are_confirmed_late_keeps_no_more_bytes_than_i
     way = await proxy("127.0.0.1", vhost.node.port)
     way.delay(0.3)
     outcome = await move(by_another_way(vhost.url, PUBLISHES, way.through(vhost.url)), None, BUDGET)
+    assert outcome.moved == MESSAGES
+    assert max(kept) < ONE_MORE
+
+
+async def test_a_pass_that_asks_whether_there_is_more_reads_no_more_than_its_budget_for_the_answer(
+    vhost: Vhost, proxy: NewProxy, kept: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker was late: all messages are on their way, before its answer."""
+    await lay_out_large(vhost.url, "classic")
+    looking = await proxy("127.0.0.1", vhost.node.port)
+    publishing = await proxy("127.0.0.1", vhost.node.port)
+    publishing.delay(0.3)
+    deliver, call = Consumer.deliver, Channel.call
+
+    def stalls(consumer: Consumer, deliveries: list[Delivery]) -> bool:
+        if len(kept) == 1:
+            looking.half_open()
+        return deliver(consumer, deliveries)
+
+    async def flows(channel: Channel, method: Any, expected: Any, **how: bool) -> Any:
+        if len(kept) > 1 and isinstance(method, commands.Queue.Declare):
+            looking.flow()
+        return await call(channel, method, expected, **how)
+
+    monkeypatch.setattr(Consumer, "deliver", stalls)
+    monkeypatch.setattr(Channel, "call", flows)
+    looks = by_another_way(vhost.url, LOOKS, looking.through(vhost.url))
+    publishes = by_another_way(vhost.url, PUBLISHES, publishing.through(vhost.url))
+
+    async def connect(name: str) -> Connection:
+        return await (looks if name.startswith(LOOKS) else publishes)(name)
+
+    outcome = await move(connect, None, BUDGET)
     assert outcome.moved == MESSAGES
     assert max(kept) < ONE_MORE

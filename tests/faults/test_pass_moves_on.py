@@ -112,12 +112,12 @@ def flows_at_the_next_question(way: Proxy, monkeypatch: pytest.MonkeyPatch) -> N
     question how many messages there are."""
     call = Channel.call
 
-    async def calling(channel: Channel, method: Any, expected: Any) -> Any:
+    async def calling(channel: Channel, method: Any, expected: Any, **how: bool) -> Any:
         if channel._transacts and isinstance(
             method, (commands.Basic.Cancel, commands.Queue.Declare)
         ):
             way.flow()
-        return await call(channel, method, expected)
+        return await call(channel, method, expected, **how)
 
     monkeypatch.setattr(Channel, "call", calling)
 
@@ -130,14 +130,14 @@ async def test_a_pass_that_is_stopped_while_its_next_consumer_begins_gives_back_
     stopping, begun = asyncio.Event(), 0
     call = Channel.call
 
-    async def stopped(channel: Channel, method: Any, expected: Any) -> Any:
+    async def stopped(channel: Channel, method: Any, expected: Any, **how: bool) -> Any:
         nonlocal begun
         if isinstance(method, commands.Basic.Consume) and channel._transacts:
             begun += 1
             if begun == 2:
                 stopping.set()
                 way.half_open()
-        return await call(channel, method, expected)
+        return await call(channel, method, expected, **how)
 
     monkeypatch.setattr(Channel, "call", stopped)
     flows_at_the_next_question(way, monkeypatch)

@@ -111,10 +111,15 @@ class Channel:
         )
         return str(ok.queue)
 
-    async def inspect_queue(self, queue: str) -> tuple[int, int]:
-        """Ready messages and consumers of a queue that must exist (a passive declare)."""
+    async def inspect_queue(self, queue: str, *, patiently: bool = False) -> tuple[int, int]:
+        """Ready messages and consumers of a queue that must exist (a passive declare).
+
+        `patiently`: no deliveries are read for the answer's sake beyond their consumer's budget.
+        """
         ok = await self.call(
-            request(commands.Queue.Declare, queue=queue, passive=True), commands.Queue.DeclareOk
+            request(commands.Queue.Declare, queue=queue, passive=True),
+            commands.Queue.DeclareOk,
+            patiently=patiently,
         )
         return int(ok.message_count or 0), int(ok.consumer_count or 0)
 
@@ -314,20 +319,23 @@ class Channel:
 
     # Calls
 
-    async def call(self, method: base.Frame, expected: type[_Reply]) -> _Reply:
+    async def call(
+        self, method: base.Frame, expected: type[_Reply], *, patiently: bool = False
+    ) -> _Reply:
         """Send a method and wait for the broker's answer to it."""
-        reply = await self._call(method)
+        reply = await self._call(method, patiently=patiently)
         if not isinstance(reply, expected):
             raise BrokerError(f"the broker answered {method.name} with {reply!r}")
         return reply
 
-    async def _call(self, method: base.Frame) -> base.Frame | Delivery:
+    async def _call(self, method: base.Frame, *, patiently: bool = False) -> base.Frame | Delivery:
         async with self._call_lock:
             if self.error is not None:
                 raise self.error
             reply: asyncio.Future[base.Frame | Delivery]
             reply = asyncio.get_running_loop().create_future()
-            self.wire.call_began()
+            if not patiently:
+                self.wire.call_began()
             try:
                 self.wire.write(frames.encode_method(method, self.number))
                 self._replies.append(reply)
@@ -339,7 +347,8 @@ class Channel:
                     remedy="a quorum queue without a leader looks like this: check the cluster",
                 ) from None
             finally:
-                self.wire.call_ended()
+                if not patiently:
+                    self.wire.call_ended()
 
     def _answer(self, answer: base.Frame | Delivery) -> None:
         if not self._replies:

@@ -133,18 +133,23 @@ class Consumer:
 
     async def next_batch(self) -> list[Delivery]:
         """Wait for deliveries and take all that are there. Empty once cancelled."""
+        if not self._arrived:
+            await self.arrival()
+        batch, self._arrived = self._arrived, []
+        return batch
+
+    async def arrival(self) -> None:
+        """Wait until there are deliveries to take, or it is cancelled."""
         while not self._arrived:
             if self._error is not None:
                 raise self._error
             if self._cancelled:
-                return []
+                return
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
             finally:
                 self._waiter = None
-        batch, self._arrived = self._arrived, []
-        return batch
 
     def ack(self, *deliveries: Delivery) -> None:
         """Settle deliveries as done. It goes out with the next `flush`."""

@@ -152,8 +152,8 @@ class Window:
                 async with asyncio.timeout(_LULL):
                     batch = await self._current.next_batch()
             except TimeoutError:
-                if self._current.is_over_budget:
-                    continue  # what is in flight has to land first, or more than that would come
+                if any(consumer.is_over_budget for _, consumer in self._consumers):
+                    continue  # what is in flight has to land first
                 lulls += 1
                 if self._is_closing:
                     if await self._is_at_rest(lulls):  # somebody else has taken the rest
@@ -191,8 +191,8 @@ class Window:
 
         A broker that is late answers late: its lulls do not count.
         """
-        ready, _ = await self._consumers[-1][0].inspect_queue(self._queue)
-        return lulls >= (_GIVEN_NOTHING if ready else _NOTHING_ON_ITS_WAY)
+        ready = await self._ready()
+        return ready is not None and lulls >= (_GIVEN_NOTHING if ready else _NOTHING_ON_ITS_WAY)
 
     async def _move_on(self) -> None:
         await self._current.cancel(take_the_rest=True)
@@ -210,16 +210,37 @@ class Window:
 
     async def _is_over(self, lulls: int) -> bool:
         """Whether nothing more is to be expected after so many lulls in a row."""
-        channel, current = self._consumers[-1]
-        ready, _ = await channel.inspect_queue(self._queue)
+        ready = await self._ready()
+        if ready is None:
+            return False
         if not ready:
             return lulls > 1  # the first time, something may have been on its way
-        if current.is_full:
+        if self._current.is_full:
             return False  # there is no room: what is in flight has to land first
         if lulls > _GIVEN_NOTHING:
             self.cut_short = "the broker gives them to another consumer only"
             return True
         return False
+
+    async def _ready(self) -> int | None:
+        """How many messages wait in the queue; None if some came before the broker has answered.
+
+        Its answer lies behind all that is on its way: who insisted on it would have all that read,
+        whatever the budget.
+        """
+        channel, current = self._consumers[-1]
+        asked = asyncio.ensure_future(channel.inspect_queue(self._queue, patiently=True))
+        came = asyncio.ensure_future(current.arrival())
+        try:
+            await asyncio.wait((asked, came), return_when=asyncio.FIRST_COMPLETED)
+            if not came.done():
+                return asked.result()[0]
+            came.result()
+            return None
+        finally:
+            asked.cancel()
+            came.cancel()
+            await asyncio.gather(asked, came, return_exceptions=True)
 
     def check(self) -> None:
         for _, consumer in self._consumers:

@@ -52,8 +52,11 @@ class Script:
         self.is_cancelled = False
         return self
 
-    async def inspect_queue(self, queue: str) -> tuple[int, int]:
+    async def inspect_queue(self, queue: str, **_: bool) -> tuple[int, int]:
         return next(self.ready), 0
+
+    async def arrival(self) -> None:
+        await asyncio.Event().wait()
 
     async def next_batch(self) -> list[Delivery]:
         self.asked += 1
