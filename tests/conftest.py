@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,11 @@ pytest_plugins = ["tests.services.plugin"]
 # A busy machine is slow, not wrong: pytest's own timeout is what catches a hang.
 settings.register_profile("redrive", deadline=None)
 settings.load_profile("redrive")
+
+# A shell without job control has what it starts in the background ignore Ctrl-C, and all that this
+# starts in turn: a command that a test interrupts would go on for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # structlog's own set-up shows the variables of every frame: a minute for an error deep in a server.
 _PLAIN = [
