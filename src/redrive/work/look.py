@@ -120,6 +120,14 @@ def told_of_lost(passed: Passed) -> str:
     )
 
 
+def told_of_interruption(passed: Passed) -> str:
+    """What an interrupted pass did not come to."""
+    return (
+        f"interrupted: {passed.missed:,} of the {passed.present:,} messages that were there were"
+        " not looked at"
+    )
+
+
 @dataclass(slots=True, kw_only=True)
 class Outcome:
     """What became of one queue's messages."""
@@ -132,6 +140,12 @@ class Outcome:
     """Those that were meant."""
     moved: int = 0
     failed: int = 0
+    under_way: int = 0
+    """Those that were sent, and of which no more is known."""
+    may_be_in_both: int = 0
+    """Of those that were moved: the broker may not know, and has them in their queue as well."""
+    not_looked_at: int = 0
+    """Those that were there, and that an interrupted pass or one that failed did not come to."""
     notes: list[str] = field(default_factory=list)
     error: str = ""
     """What ended it before its end, or kept it from beginning."""
@@ -164,8 +178,22 @@ class Outcome:
         self.notes += [f"{count} {stay}: {why}" for why, count in transfer.failures.items()]
         if passed.cut_short and not self.error:
             self.error, self.remedy = passed.shortfall, "run it again for them"
-        in_doubt = 0 if dry_run else self.chosen - self.moved - self.failed
-        if in_doubt > 0:
+        if passed.interrupted or self.error:
+            self.not_looked_at = passed.missed
+        if passed.interrupted:
+            self.notes.append(told_of_interruption(passed))
+        self._tell_of_doubt(passed, dry_run=dry_run)
+
+    def _tell_of_doubt(self, passed: Passed, *, dry_run: bool) -> None:
+        self.under_way = 0 if dry_run else max(0, self.chosen - self.moved - self.failed)
+        if self.under_way:
             self.notes.append(
-                f"{in_doubt} were under way: each is still in its queue, in its new one, or in both"
+                f"{self.under_way:,} were under way: each is still in its queue, in its new one, or"
+                " in both"
+            )
+        self.may_be_in_both = min(passed.unsure, self.moved)
+        if self.may_be_in_both:
+            self.notes.append(
+                f"{self.may_be_in_both:,} of those moved may be in both queues: the broker was lost"
+                " before it said that it knows that they are moved; if it crashed, perhaps more"
             )

@@ -49,7 +49,10 @@ class OneByOne:
         self._unsettled = 0  # bytes
         self._room = asyncio.Event()
         self._ended = False
+        self._acked = 0
         self.taken = 0
+        self.acked = 0
+        """How many acks the broker is known to have read: it answered a later call."""
         self.given_back = 0
         self.cut_short = ""
 
@@ -82,7 +85,9 @@ class OneByOne:
             return []
         if self._ended or self.taken >= self._count:
             return []
+        acked = self._acked
         delivery = await self._open.get(self._queue)
+        self.acked = acked
         if delivery is None:
             return []
         self.taken += 1
@@ -97,6 +102,7 @@ class OneByOne:
     def ack(self, *deliveries: Delivery) -> None:
         for delivery in deliveries:
             self._open.ack(delivery.tag)
+            self._acked += 1
             self._release(delivery)
 
     def requeue(self, delivery: Delivery) -> None:

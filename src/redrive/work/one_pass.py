@@ -23,6 +23,7 @@ from typing import Final
 import structlog
 
 from redrive.amqp import Connection, Delivery, Publish, Refused, Returned
+from redrive.amqp.commits import Commits
 from redrive.amqp.lane import Connect, Lane
 from redrive.amqp.supervision import run_until_stopped
 from redrive.errors import ConnectionLost, ConsumerCancelled
@@ -77,6 +78,13 @@ class Passed:
     left_to_the_broker: bool = False
     """Whether the broker had to take back by itself what was unsettled: it counts a delivery."""
 
+    unsure: int = 0
+    """Messages that were moved, and are in their queue again unless the broker had read that."""
+    interrupted: bool = False
+    """Whether it was stopped before it had seen all that it should have."""
+    taken_by_others: int = 0
+    """Messages that were gone when it came to them."""
+
     @property
     def moved(self) -> int:
         """Messages that are not in the queue any more."""
@@ -85,8 +93,14 @@ class Passed:
     @property
     def shortfall(self) -> str:
         """What it did not see and why, in words."""
-        missed = self.present - self.examined
-        return f"{missed} messages were not looked at: {self.cut_short}" if self.cut_short else ""
+        return (
+            f"{self.missed} messages were not looked at: {self.cut_short}" if self.cut_short else ""
+        )
+
+    @property
+    def missed(self) -> int:
+        """How many it did not see."""
+        return max(0, self.present - self.examined)
 
     @property
     def untouched(self) -> int:
@@ -125,6 +139,8 @@ class OnePass:
         self._pace = pace
         self._classic = classic
         self._window: Window | OneByOne | None = None
+        self._commits = Commits()
+        self._told_to_end = False
         self._sparing: Sparing | None = None
         if removed_at is not None:
             self._sparing = Sparing(
@@ -134,6 +150,7 @@ class OnePass:
 
     def end(self) -> None:
         """Look at no more messages; what is under way is finished, as at the end of all."""
+        self._told_to_end = True
         if self._window is not None:
             self._window.end()
 
@@ -157,6 +174,8 @@ class OnePass:
     async def run(self, stopping: asyncio.Event | None = None) -> Passed:
         """Look at them. Raises the `BrokerError` that ended it; `passed` has what was done."""
         source = await self._connect(f"redrive look into {self.queue}")
+        source.make_channel = self._commits.channel
+        closed = False
         lane = Lane(self._connect, f"redrive publish from {self.queue}")
         try:
             channel = await source.channel()
@@ -169,15 +188,33 @@ class OnePass:
                 await lane.open()
                 window = self._opened(source, count)
                 await self._look(window, source, lane, stopping or asyncio.Event())
+                self._tell_of_the_rest(count - self.passed.examined, stopping)
             await _closed(lane)
             await source.close()
+            closed = True
         except (ConnectionLost, ConsumerCancelled) as error:
             error.remedy = _AGAIN  # theirs is meant for what connects again by itself
             raise
         finally:
             lane.abort()
             source.abort()
+            if not closed or self.passed.left_to_the_broker:
+                self.passed.unsure = max(0, self.passed.counts.moved - self._known_as_acked)
         return self.passed
+
+    @property
+    def _known_as_acked(self) -> int:
+        acked = self._window.acked if isinstance(self._window, OneByOne) else 0
+        return acked + self._commits.acked
+
+    def _tell_of_the_rest(self, missing: int, stopping: asyncio.Event | None) -> None:
+        """Note why it has seen fewer messages than it meant to, unless it is known."""
+        if missing <= 0 or self._told_to_end or self.passed.cut_short:
+            return
+        if stopping is not None and stopping.is_set():
+            self.passed.interrupted = True
+        else:
+            self.passed.taken_by_others = missing
 
     def _opened(self, source: Connection, count: int) -> Window | OneByOne:
         if self._sparing is None:

@@ -1,0 +1,69 @@
+"""A pass whose broker is lost: how many that it moved may be in their queue again."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from redrive.amqp import Connection
+from redrive.amqp.lane import Connect
+from redrive.work.look import Outcome
+from redrive.work.move import MoveOrder, QueueMove
+from redrive.work.queue_site import QueueSite
+from tests.faults.sweep_process import management_of
+from tests.services.eventually import eventually_async
+from tests.services.moving import Kind, connector, declare, holds, identities, publish, take_all
+from tests.services.plugin import NewProxy, Vhost
+from tests.services.sweeping import DLQ, FINAL, dead
+
+MESSAGES = 60
+EVERYTHING = {str(number) for number in range(MESSAGES)}
+LOOKS = "redrive look"
+
+
+async def move(connect: Connect, vhost: Vhost) -> Outcome:
+    management = management_of(vhost.url, vhost.management_url)
+    site = QueueSite(await connect("test move"), management, connect)
+    order = MoveOrder(source=DLQ, target=FINAL, rate=50.0, spend_deliveries=True)
+    try:
+        return await QueueMove(order, site, "redrive-return").run()
+    finally:
+        site.connection.abort()
+
+
+@pytest.mark.parametrize(("kind", "limit"), [("classic", None), ("quorum", None), ("quorum", 9)])
+async def test_what_was_moved_and_may_be_in_both_queues_is_counted_when_the_queue_is_lost(
+    vhost: Vhost, proxy: NewProxy, kind: Kind, limit: int | None
+) -> None:
+    await declare(vhost.url, DLQ, kind, **({"x_delivery_limit": limit} if limit else {}))
+    await declare(vhost.url, FINAL, kind)
+    await publish(vhost.url, [dead(number, 1) for number in range(MESSAGES)])
+    way = await proxy("127.0.0.1", vhost.node.port)
+    straight, around = connector(vhost.url), connector(way.through(vhost.url))
+
+    async def connect(name: str) -> Connection:
+        return await (around if name.startswith(LOOKS) else straight)(name)
+
+    moving = asyncio.create_task(move(connect, vhost))
+    await holds(vhost.url, FINAL, 10)
+    way.half_open()  # acks are written, and nobody reads them
+    if limit is None:  # else the next message is asked for only then
+        await holds(vhost.url, FINAL, 20)
+    way.cut(refuse=True)
+    outcome = await asyncio.wait_for(moving, 30)
+    assert outcome.error
+    there: list[str] = []
+
+    async def all_back() -> bool:  # the queue has to notice first that its consumer is gone
+        there.extend(identities(await take_all(vhost.url, DLQ)))
+        return {*there, *moved} == EVERYTHING
+
+    moved = identities(await take_all(vhost.url, FINAL))
+    await eventually_async(all_back, what="all messages")
+    both = len({*there} & {*moved})
+    assert both or limit is not None
+    assert both <= outcome.may_be_in_both + outcome.under_way
+    assert outcome.moved - outcome.may_be_in_both <= MESSAGES - len(there) <= outcome.moved
+    told = any("may be in both queues" in note for note in outcome.notes)
+    assert told == bool(outcome.may_be_in_both)
