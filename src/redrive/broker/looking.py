@@ -125,7 +125,7 @@ class QueueFacts:
         if untouched and again and self.kind == "quorum":
             turned = (
                 "what was looked at and left is now behind what else had been given back to this"
-                " quorum queue before"
+                " quorum queue before, if anything had"
             )
         if version >= (4, 0):
             return turned
