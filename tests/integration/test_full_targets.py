@@ -266,6 +266,24 @@ def test_a_dry_run_foresees_what_a_full_queue_would_refuse(vhost: Vhost, redrive
     assert there(vhost, DLQ) == ["0", "1", "2"]
 
 
+def test_a_dry_run_says_that_a_quorum_queue_may_refuse_and_does_not_count_it_as_failed(
+    vhost: Vhost, redrive: Redrive
+) -> None:
+    """It notices late that it is full: all that came fast was taken."""
+    asyncio.run(fill(vhost.url, "classic", (5,) * 3))
+    for queue in (FINAL, "orders"):
+        full: dict[str, str | int] = {"x_max_length": 1, "x_overflow": "reject-publish"}
+        asyncio.run(declare(vhost.url, queue, "quorum", **full))
+    for words in (("sweep", DLQ), ("move", DLQ, FINAL), ("move", DLQ, "--to-origin")):
+        ran = redrive(*words, "--dry-run", "--output", "json")
+        assert ran.code == 0, ran.err
+        assert "2 may not be moved: the queue" in ran.err
+        assert "has room for 1 more message, and may refuse the rest" in ran.err
+        item = ran.document.get("items", [ran.document])[0]
+        assert (item["wouldMove"], item["failed"]) == (3, 0)
+    assert there(vhost, DLQ) == ["0", "1", "2"]
+
+
 def test_queues_that_share_a_target_share_its_room_also_in_a_dry_run(
     vhost: Vhost, redrive: Redrive
 ) -> None:

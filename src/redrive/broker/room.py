@@ -4,7 +4,8 @@ Tried on 3.10.8, 4.0.5 and 4.3.6:
 - Of limits by argument and by policy the lower counts, and only ready messages and the bytes of
   their bodies do; in quorum queues of 4.3 those of their properties too.
 - What is over the limit pushes out the oldest (`drop-head`, the default), and its publisher gets a
-  confirm; with `reject-publish` it is refused. `reject-publish-dlx` is that to classic queues only.
+  confirm; with `reject-publish` it is refused; a quorum queue notices late, and 20 went into a
+  limit of 10. `reject-publish-dlx` is that to classic queues only.
 - Where argument and policy name different ways, the argument counts in a classic queue, and the
   policy in a quorum queue.
 - What is pushed out is dead-lettered where the queue has a dead letter exchange, else it is gone.
@@ -81,6 +82,8 @@ class Room:
         if limit.size is not None:
             self._size = 0 if size is None else max(0, limit.size - size)
         known = size is not None or limit.size is None
+        self.may_take_more: Final = limit.refuses and limit.kind == "quorum"
+        """Whether it takes some more than its limit: a quorum queue refuses late."""
         self.full: Final = _full(queue, self._messages, self._size, limit, known=known)
         """What is said of it when no more fits in."""
 
@@ -103,6 +106,8 @@ def _full(queue: str, messages: float, size: float, limit: LengthLimit, *, known
     has = f"has room for {' and '.join(left)}"
     if not known:
         has = "may be full (nobody tells yet how many bytes are in it)"
+    if limit.refuses and limit.kind == "quorum":
+        return f"the queue {queue!r} {has}, and may refuse the rest: a quorum queue notices late"
     if limit.refuses:
         return f"the queue {queue!r} {has}, and refuses the rest"
     gone = "drop its oldest ones"

@@ -176,6 +176,7 @@ class Outcome:
         self.failed = transfer.failed
         stay = "would not be moved" if dry_run else "not moved"
         self.notes += [f"{count} {stay}: {why}" for why, count in transfer.failures.items()]
+        self.notes += [f"{count} may not be moved: {why}" for why, count in transfer.doubts.items()]
         if passed.cut_short and not self.error:
             self.error, self.remedy = passed.shortfall, "run it again for them"
         if passed.interrupted or self.error:

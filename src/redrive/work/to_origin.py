@@ -50,6 +50,7 @@ class ToOrigin:
         they may."""
         self.bound_for: Counter[str] = Counter()
         """How many were sent to each origin, or would have been."""
+        self.doubts: Counter[str] = Counter()
         self._rooms = rooms
         self._return_exchange = return_exchange
         self._reader = reader
@@ -79,7 +80,9 @@ class ToOrigin:
         raw = self._notes.draft(delivery, user).seal(only_on_the_way=bcc)
         room = None if self._rooms is None else self._rooms.of(queue)
         if room is not None and not room.take(delivery.body, raw):
-            return self._refuse(queue, room.full)
+            if not room.may_take_more:
+                return self._refuse(queue, room.full)
+            self.doubts[room.full] += 1
         self.bound_for[queue] += 1
         sent = _Return(self._return_exchange, key, raw, delivery.body)
         sent.queue, sent.by_exchange, sent.tries = queue, exchange, 1

@@ -33,6 +33,9 @@ class Way(Protocol):
     ) -> Publish | Hold:
         """What to do after the copy was not taken."""
 
+    doubts: Counter[str]
+    """Why copies may not be taken, though they are sent, and how many."""
+
 
 class ToQueue:
     """The way to one queue, by the default exchange.
@@ -44,6 +47,7 @@ class ToQueue:
     def __init__(self, queue: str, notes: Notes) -> None:
         self.room: Room | None = None
         """What it has left, if it would push out others for more."""
+        self.doubts: Counter[str] = Counter()
         self._queue = queue
         self._notes = notes
         self._refuses: Hold | None = None
@@ -53,8 +57,10 @@ class ToQueue:
             return self._refuses
         raw = self._notes.draft(delivery, user).seal()
         if self.room is not None and not self.room.take(delivery.body, raw):
-            self._refuses = Hold(self.room.full)
-            return self._refuses
+            if not self.room.may_take_more:
+                self._refuses = Hold(self.room.full)
+                return self._refuses
+            self.doubts[self.room.full] += 1
         return Publish("", self._queue, raw, delivery.body)
 
     async def reconsider(
@@ -78,6 +84,11 @@ class Transfer:
         self._way = way
         self._dry_run = dry_run
         self._most = most
+
+    @property
+    def doubts(self) -> Counter[str]:
+        """Why chosen messages may find no place after all, and how many."""
+        return self._way.doubts
 
     @property
     def failed(self) -> int:
