@@ -247,6 +247,8 @@ class NotFound(ChannelClosed):
 class ResourceLocked(ChannelClosed):
     """405: the queue is exclusive to another connection."""
 
+    remedy = "it belongs to another connection, and only that one can read it"
+
 
 class PreconditionFailed(ChannelClosed):
     """406: other arguments than declared, a foreign user_id, a body too large, an unknown tag."""

@@ -139,15 +139,17 @@ def understanding(settings: Settings) -> Understanding:
 
 
 @contextmanager
-def stopped_by_signals() -> Iterator[asyncio.Event]:
+def stopped_by_signals(told: Callable[[], None] | None = None) -> Iterator[asyncio.Event]:
     """An event that SIGTERM or Ctrl-C sets, so that work ends in good order. A second signal ends
-    the process at once."""
+    the process at once. `told` is called at the first."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
         stopping.set()
         restore()
+        if told is not None:
+            told()
 
     def restore() -> None:
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -20,6 +22,7 @@ import pytest
 from redrive.amqp import Properties, Publish, fields
 from redrive.work import move, window
 from tests.services.commands import Ran, Redrive
+from tests.services.eventually import eventually
 from tests.services.letters import death
 from tests.services.moving import channel_to, declare, identities, publish, ready, take_all
 from tests.services.plugin import Vhost
@@ -153,6 +156,34 @@ def test_on_a_terminal_it_shows_how_far_it_is(vhost: Vhost, tmp_path: Path) -> N
     assert len(asyncio.run(in_queue(vhost.url, TO))) == 40
 
 
+def test_an_interrupted_move_says_at_once_what_it_does_and_then_what_it_did_not_come_to(
+    vhost: Vhost, tmp_path: Path
+) -> None:
+    for queue in (FROM, TO):
+        asyncio.run(declare(vhost.url, queue, "classic"))
+    asyncio.run(publish(vhost.url, [message(str(number)) for number in range(40)]))
+    ours, theirs = pty.openpty()
+    env = os.environ | {"REDRIVE_BROKER__URL": vhost.url, "TERM": "xterm", "COLUMNS": "300"}
+    argv = [sys.executable, "-m", "redrive", "move", FROM, TO, "--rate", "5/s", "--output", "json"]
+    shown = b""
+    with subprocess.Popen(argv, cwd=tmp_path, env=env, stdout=-1, stderr=theirs) as running:
+        os.close(theirs)
+        eventually(lambda: asyncio.run(ready(vhost.url, TO)) > 0)
+        running.send_signal(signal.SIGINT)
+        with contextlib.suppress(OSError):  # a terminal ends with an error
+            while some := os.read(ours, 4096):
+                shown += some
+        os.close(ours)
+        assert running.stdout is not None
+        document = json.loads(running.stdout.read())
+        assert running.wait() == 130, shown
+    assert shown.index(b"giving back what was taken") < shown.index(b"interrupted: ")
+    assert document["interrupted"]
+    assert document["notLookedAt"] == 40 - document["examined"] > 0
+    assert b"interrupted: %d of the 40 messages" % document["notLookedAt"] in shown
+    assert len(asyncio.run(in_queue(vhost.url, FROM))) == 40 - document["moved"]
+
+
 def test_each_goes_back_to_the_queue_where_it_failed_with_its_key_and_nowhere_else(
     vhost: Vhost, redrive: Redrive
 ) -> None:
@@ -260,6 +291,7 @@ def test_what_was_moved_still_knows_where_it_failed(vhost: Vhost, redrive: Redri
         ([FROM], 2, "--to-origin"),
         ([FROM, TO, "--to-origin"], 2, "--to-origin"),
         ([FROM, FROM], 2, "onto itself"),
+        ([FROM, 256 * "x"], 2, "at most 255 bytes"),
         (["nothing", TO], 1, "no queue 'nothing'"),
         ([FROM, "nothing"], 1, "no queue 'nothing' to move to"),
         ([FROM, TO, "--rate", "fast"], 2, "--rate"),
@@ -291,6 +323,10 @@ def test_a_queue_whose_messages_looking_would_wear_out_is_not_moved_unless_told(
     assert ran.code == (1 if counted else 3)
     assert (SPENDS in ran.err) == counted
     assert redrive("move", "worn", TO, SPENDS).code == 3
+    asyncio.run(publish(vhost.url, [dead(number, 1, "worn") for number in range(3)]))
+    some = redrive("move", "worn", TO, SPENDS, "--limit", "1", "--dry-run")
+    assert ("has one delivery less to live" in some.err) == counted
+    assert "one delivery less" not in redrive("move", "worn", TO, SPENDS).err  # none is left
 
 
 @pytest.mark.parametrize("policy", [None, 1_000_000])

@@ -7,10 +7,12 @@ import signal
 from pathlib import Path
 from urllib.parse import quote
 
+import pika
 import pytest
 
-from redrive.amqp import Delivery, Properties, fields
+from redrive.amqp import Delivery, Properties, Publish, fields
 from redrive.broker.looking import NACK_IS_FREE
+from redrive.work import window
 from redrive.work.mover import Hold
 from redrive.work.peek import Peek
 from tests.services.commands import Redrive
@@ -52,6 +54,18 @@ def test_a_look_at_some_of_what_was_given_back_before_is_said_to_turn_a_quorum_q
     assert (says in ran.err) == turns, ran.err
     order = [3, 4, 5, 0, 1, 2, *range(6, 12)] if turns else range(12)
     assert asyncio.run(in_queue(vhost.url, DLQ)) == [str(number) for number in order]
+
+
+def test_looks_at_the_same_messages_of_a_queue_with_a_delivery_limit_do_not_turn_it(
+    vhost: Vhost, redrive: Redrive
+) -> None:
+    asyncio.run(declare(vhost.url, DLQ, "quorum", x_delivery_limit=9))
+    asyncio.run(publish(vhost.url, [dead(number, 1) for number in range(12)]))
+    for _ in range(3):
+        ran = redrive("peek", DLQ, "--limit", "5", SPENDS, "--output", "json")
+        assert [item["messageId"] for item in ran.document["items"]] == list("01234")
+    assert "given back to this quorum queue before, if anything had" in ran.err
+    assert asyncio.run(in_queue(vhost.url, DLQ)) == [str(number) for number in range(12)]
 
 
 def test_a_delivery_limit_that_was_just_set_by_a_policy_is_known(
@@ -128,6 +142,7 @@ def test_an_interrupted_peek_gives_back_in_order_what_it_holds_and_shows_what_it
     ran = redrive("peek", DLQ, *spends)
     assert ran.code == 130
     assert "Message 1 of 5" in ran.out
+    assert f"{DLQ}: interrupted: " in ran.err
     left = asyncio.run(take_all(vhost.url, DLQ))
     assert identities(left) == list("01234")
     if version >= NACK_IS_FREE:
@@ -158,10 +173,33 @@ def test_a_message_is_shown_as_a_letter_is_and_what_is_hidden_stays_hidden(
     assert "id" not in item
 
 
+def test_a_queue_that_others_have_for_themselves_is_no_empty_one(
+    vhost: Vhost, redrive: Redrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(window, "_GIVEN_NOTHING", 3)
+    asyncio.run(declare(vhost.url, DLQ, "classic", x_single_active_consumer=True))
+    with pika.BlockingConnection(pika.URLParameters(vhost.url)) as somebody:
+        channel = somebody.channel()
+        channel.basic_qos(prefetch_count=1)
+        channel.basic_consume(DLQ, lambda *_: None)
+        asyncio.run(publish(vhost.url, [dead(number, 1) for number in range(3)]))
+        ran = redrive("peek", DLQ)
+    assert ran.code == 1
+    assert "were not looked at: the broker gives them to another consumer only" in ran.err
+
+
+def test_a_message_without_an_id_is_shown_without_one(vhost: Vhost, redrive: Redrive) -> None:
+    asyncio.run(fill(vhost.url, "classic", ()))
+    asyncio.run(publish(vhost.url, [Publish("", DLQ, Properties.empty().raw, b"{}"), dead("a", 1)]))
+    items = redrive("peek", DLQ, "--output", "json").document["items"]
+    assert [item["messageId"] for item in items] == [None, "a"]
+
+
 def test_an_empty_queue_and_a_missing_one_are_told_apart(vhost: Vhost, redrive: Redrive) -> None:
     asyncio.run(fill(vhost.url, "classic", ()))
     empty, missing = redrive("peek", DLQ), redrive("peek", "nothing")
     assert (empty.code, missing.code) == (3, 1)
+    assert empty.err == f"redrive: {DLQ} is empty\n"
     assert "no queue 'nothing'" in missing.err
 
 

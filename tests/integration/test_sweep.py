@@ -18,7 +18,9 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from redrive.amqp import Properties, fields
+from redrive.amqp import Delivery, Properties, Publish, fields
+from redrive.work.mover import Hold
+from redrive.work.transfer import Transfer
 from tests.services.commands import Redrive
 from tests.services.eventually import eventually
 from tests.services.letters import death, letter_store
@@ -303,6 +305,7 @@ def test_another_consumer_is_noticed_and_named(vhost: Vhost, redrive: Redrive) -
             ran = redrive("sweep", queue)
             assert ran.code == 0, ran.err
             assert "others consume it too" in ran.err
+            assert "and did not" not in ran.err
             return "their-worker of guest" in ran.err
 
         eventually(lambda: named(DLQ))
@@ -347,6 +350,8 @@ def swept(vhost: Vhost) -> Iterator[None]:
     [
         (["nothing.*"], 3, "no queue matches 'nothing.*'"),
         (["nothing"], 3, "no queue is called 'nothing'"),
+        ([DLQ, "--target", "amq.dead"], 2, "are the broker's own"),
+        ([DLQ, "--target", 256 * "x"], 2, "at most 255 bytes"),
         ([DLQ, "--target", DLQ], 2, "is the queue itself"),
         (["dlq.*", "--target", "dlq.final"], 2, "is one of 'dlq.*'"),
         (["dlq.*", "--target", "dlq.dead.*"], 2, "is one of 'dlq.*'"),
@@ -365,6 +370,16 @@ def test_wrong_use_is_said_in_one_line_and_touches_nothing(
     assert (ran.code, ran.out) == (code, "")
     assert says in ran.err
     assert ran.err.count("\n") == 1
+
+
+def test_a_name_that_no_queue_has_fails_the_sweep_of_the_others_and_a_pattern_does_not(
+    vhost: Vhost, redrive: Redrive
+) -> None:
+    asyncio.run(fill(vhost.url, "classic"))
+    by_name, by_pattern = redrive("sweep", DLQ, "zzz"), redrive("sweep", DLQ, "zzz*")
+    assert "no queue is called 'zzz'" in by_name.err
+    assert (by_name.code, by_pattern.code) == (1, 0)
+    assert asyncio.run(in_queue(vhost.url, FINAL)) == ["1", "2", "3"]
 
 
 @pytest.mark.usefixtures("swept")
@@ -407,6 +422,55 @@ def test_a_watching_sweep_takes_what_comes_later_and_says_an_outage_of_the_store
     assert (moved[0], moved[-1], watching.returncode) == (3, 1, 0)
     assert err.count("sweep.not_counted") == 1
     assert asyncio.run(in_queue(vhost.url, FINAL)) == ["1", "2", "3", "late"]
+
+
+def test_a_watching_sweep_does_not_miss_a_store_that_nobody_named(
+    vhost: Vhost, redrive: Redrive, tmp_path: Path
+) -> None:
+    asyncio.run(fill(vhost.url, "classic"))
+    file = tmp_path / "watching.toml"
+    file.write_text(redrive.settings)
+    command = [sys.executable, "-m", "redrive", "sweep", DLQ, "--watch", "1s", "--output", "json"]
+    env = os.environ | {"XDG_STATE_HOME": str(tmp_path / "state")}
+    with subprocess.Popen(
+        [*command, "--config", str(file)], env=env, stdout=-1, stderr=-1, text=True
+    ) as watching:
+        assert watching.stdout is not None
+        for _ in range(2):
+            assert watching.stdout.readline()
+        watching.send_signal(signal.SIGTERM)
+        _, err = watching.communicate(timeout=30)
+    assert "sweep.done" in err
+    assert "sweep.not_counted" not in err
+
+
+def test_a_queue_is_named_once_where_the_error_names_it(vhost: Vhost, redrive: Redrive) -> None:
+    asyncio.run(declare(vhost.url, "log", "stream"))  # type: ignore[arg-type]
+    ran = redrive("sweep", "log")
+    assert ran.err.startswith("redrive: log is a stream")
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_what_others_took_before_it_was_looked_at_is_told(
+    vhost: Vhost, redrive: Redrive, monkeypatch: pytest.MonkeyPatch, kind: Kind
+) -> None:
+    asyncio.run(fill(vhost.url, kind, (1,) * 30))
+    monkeypatch.setenv("REDRIVE_BROKER__PREFETCH", "4")
+    decide = Transfer.decide
+
+    def while_others_take(plan: Transfer, delivery: Delivery, user: str) -> Publish | Hold:
+        if not plan.chosen:
+            plan.chosen += 1
+            with somebody(vhost) as channel:
+                for _ in range(10):
+                    method, _, _ = channel.basic_get(DLQ)
+                    channel.basic_ack(method.delivery_tag)
+        return decide(plan, delivery, user)
+
+    monkeypatch.setattr(Transfer, "decide", while_others_take)
+    ran = redrive("sweep", DLQ, "--output", "json", *told(vhost, kind))
+    assert ran.document["items"][0]["examined"] == 20
+    assert "10 of the 30 messages that were there were not looked at: others took" in ran.err
 
 
 def moved_in_a_pass(line: str) -> int:
@@ -476,6 +540,7 @@ def test_an_exclusive_queue_is_left_out_of_a_pattern_and_named_as_such(
     assert "left out: dlq.mine" in by_pattern.err
     assert by_name.code == 1
     assert "RESOURCE_LOCKED" in by_name.err
+    assert "; it belongs to another connection, and only that one can read it" in by_name.err
     assert by_name.err.count("\n") == 1
 
 

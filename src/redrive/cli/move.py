@@ -23,6 +23,7 @@ from redrive.cli.passes import (
     outcome_document,
     progress,
     say,
+    say_what_a_signal_does,
     show_outcomes,
 )
 from redrive.cli.rates import read_rate
@@ -117,7 +118,13 @@ def move(  # noqa: PLR0913  (each is an option)
     silence_logs()
     outcome, interrupted = runtime.run_async(_move(settings, order))
     if invocation.output is Output.JSON:
-        print_json({"dryRun": dry_run, **outcome_document(outcome, dry_run=dry_run)})
+        print_json(
+            {
+                "dryRun": dry_run,
+                "interrupted": interrupted,
+                **outcome_document(outcome, dry_run=dry_run),
+            }
+        )
     else:
         show_outcomes([outcome], dry_run=dry_run)
     say([outcome])
@@ -131,7 +138,7 @@ def move(  # noqa: PLR0913  (each is an option)
 
 
 async def _move(settings: Settings, order: MoveOrder) -> tuple[Outcome, bool]:
-    with runtime.stopped_by_signals() as stopping:
+    with runtime.stopped_by_signals(say_what_a_signal_does) as stopping:
         async with runtime.queue_site(settings) as (site, silent):
             if silent is not None:
                 note(f"{silent}; the queue's type and limits are unknown")

@@ -56,7 +56,8 @@ def say(outcomes: Sequence[Outcome]) -> None:
         for text in each.notes:
             note(f"{each.queue}: {text}")
         if each.error:
-            note(f"{each.queue}: {each.error}" + (f"; {each.remedy}" if each.remedy else ""))
+            named = "" if each.error.startswith(f"{each.queue} ") else f"{each.queue}: "
+            note(f"{named}{each.error}" + (f"; {each.remedy}" if each.remedy else ""))
 
 
 def outcome_document(outcome: Outcome, *, dry_run: bool) -> dict[str, Any]:
@@ -77,6 +78,15 @@ def outcome_document(outcome: Outcome, *, dry_run: bool) -> dict[str, Any]:
         "error": outcome.error or None,
         "remedy": outcome.remedy or None,
     }
+
+
+def say_what_a_signal_does() -> None:
+    """At the first Ctrl-C, where somebody can see it."""
+    if sys.stderr.isatty():
+        note(
+            "giving back what was taken, which takes ten seconds at most; Ctrl-C again leaves that"
+            " to the broker, which counts it as a delivery in quorum queues"
+        )
 
 
 @asynccontextmanager

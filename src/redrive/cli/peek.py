@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from redrive import runtime
+from redrive.amqp import Properties
 from redrive.broker.looking import SPEND_DELIVERIES
 from redrive.cli import wording
 from redrive.cli.app import single
 from redrive.cli.filters import NOTHING_MATCHED
 from redrive.cli.invocation import Invocation, Output, invoked
 from redrive.cli.letter_view import LetterView
-from redrive.cli.passes import FAILED, INTERRUPTED
+from redrive.cli.passes import FAILED, INTERRUPTED, say_what_a_signal_does
 from redrive.cli.rendering import console, note, one_line, print_json
 from redrive.domain.letter import Arrival, Kept
+from redrive.errors import MalformedData
 from redrive.work.peek import Peeked
 from redrive.work.peek import peek as look
 from redrive.work.redact import Redaction
@@ -99,7 +101,14 @@ def peek(
     redaction = Redaction.by(settings.redaction)
     if invocation.output is Output.JSON:
         items = [_document(each, redaction) for each in peeked.messages]
-        print_json({"queue": queue, "present": peeked.present, "items": items})
+        print_json(
+            {
+                "queue": queue,
+                "present": peeked.present,
+                "interrupted": interrupted,
+                "items": items,
+            }
+        )
     else:
         _show(peeked, redaction, full=full)
     for text in peeked.notes:
@@ -110,12 +119,13 @@ def peek(
     if interrupted:
         raise typer.Exit(INTERRUPTED)
     if not peeked.messages:
-        note(f"{queue} has no message that could be shown")
+        empty = "is empty" if not peeked.present else "has no message that could be shown"
+        note(f"{queue} {empty}")
         raise typer.Exit(NOTHING_MATCHED)
 
 
 async def _peek(settings: Settings, queue: str, limit: int, *, spend: bool) -> tuple[Peeked, bool]:
-    with runtime.stopped_by_signals() as stopping:
+    with runtime.stopped_by_signals(say_what_a_signal_does) as stopping:
         async with runtime.queue_site(settings) as (site, silent):
             if silent is not None:
                 note(f"{silent}; the queue's type and limits are unknown")
@@ -156,4 +166,12 @@ def _document(arrival: Arrival, redaction: Redaction) -> dict[str, Any]:
     }
     shown = {name: value for name, value in document.items() if name not in _LETTERS_OWN}
     shown["metadata"].pop("systemState", None)
+    shown["messageId"] = _message_id(envelope.properties)  # a letter without one is given one
     return came | shown
+
+
+def _message_id(properties: bytes) -> str | None:
+    try:
+        return str(Properties.read(properties).get("message_id") or "") or None
+    except MalformedData:
+        return None

@@ -28,6 +28,7 @@ from redrive.cli.passes import (
     outcome_document,
     progress,
     say,
+    say_what_a_signal_does,
     show_outcomes,
 )
 from redrive.cli.rendering import dump_json, note, print_json
@@ -59,11 +60,19 @@ class _Swept:
     """Why the metrics do not know of it."""
 
     @property
+    def not_begun(self) -> list[str]:
+        """Queues that it did not come to."""
+        begun = {each.queue for each in self.outcomes}
+        return [leg.queue for leg in self.itinerary.legs if leg.queue not in begun]
+
+    @property
     def code(self) -> int:
         if not all(each.is_sound for each in self.outcomes):
             return FAILED
         if not self.itinerary.legs:
             return NOTHING_MATCHED
+        if not all(map(is_glob, self.itinerary.unmatched)):  # a queue that was named is not there
+            return FAILED
         return INTERRUPTED if self.interrupted else 0
 
 
@@ -120,7 +129,8 @@ def sweep(  # noqa: PLR0913  (each is an option)
     ] = False,
 ) -> None:
     """Move what was tried too often out of dead letter queues; what was not, stays in its order."""
-    settings = invocation.load().settings
+    loaded = invocation.load()
+    settings = loaded.settings
     given = settings.sweep
     order = SweepOrder(
         queues=tuple(dict.fromkeys(patterns or given.queues)),
@@ -149,7 +159,9 @@ def sweep(  # noqa: PLR0913  (each is an option)
     from redrive.cli.logs import configure_logs  # noqa: PLC0415  (a service logs, a command shows)
 
     configure_logs()
-    runtime.run_async(_watch(settings, order, every, invocation.output))
+    named = loaded.sources.get("store.url")
+    counts = named is not None and named.kind != "default"
+    runtime.run_async(_watch(settings, order, every, invocation.output, counts=counts))
 
 
 def _quiet() -> None:
@@ -181,7 +193,7 @@ def _duration(text: str) -> timedelta:
 
 
 async def _once(settings: Settings, order: SweepOrder) -> _Swept:
-    with runtime.stopped_by_signals() as stopping:
+    with runtime.stopped_by_signals(say_what_a_signal_does) as stopping:
         return await _pass(settings, order, stopping)
 
 
@@ -218,7 +230,10 @@ async def _count(settings: Settings, swept: _Swept) -> str:
     return ""
 
 
-async def _watch(settings: Settings, order: SweepOrder, every: timedelta, output: Output) -> None:
+async def _watch(
+    settings: Settings, order: SweepOrder, every: timedelta, output: Output, *, counts: bool
+) -> None:
+    """`counts` if a store is named: else nobody expects that it is counted."""
     not_counted = ""
     with runtime.stopped_by_signals() as stopping:
         while not stopping.is_set():
@@ -228,7 +243,7 @@ async def _watch(settings: Settings, order: SweepOrder, every: timedelta, output
                 log.warning("sweep.unavailable", error=str(error), remedy=error.remedy)
             else:
                 _log(swept)
-                if swept.not_counted not in ("", not_counted):  # one line for an outage
+                if counts and swept.not_counted not in ("", not_counted):  # one line for an outage
                     log.warning("sweep.not_counted", error=swept.not_counted)
                 not_counted = swept.not_counted
                 if output is Output.JSON:
@@ -263,6 +278,8 @@ def _show(swept: _Swept, order: SweepOrder, output: Output) -> None:
     elif swept.outcomes:
         show_outcomes(swept.outcomes, dry_run=order.dry_run)
     say(swept.outcomes)
+    if swept.not_begun:
+        note(f"interrupted: not looked into: {', '.join(swept.not_begun)}")
     if swept.itinerary.skipped:
         note(f"left out: {', '.join(swept.itinerary.skipped)} (exclusive queues and streams)")
     for pattern in swept.itinerary.unmatched:
@@ -273,7 +290,9 @@ def _show(swept: _Swept, order: SweepOrder, output: Output) -> None:
 def _document(swept: _Swept, order: SweepOrder) -> dict[str, object]:
     return {
         "dryRun": order.dry_run,
+        "interrupted": swept.interrupted,
         "items": [outcome_document(each, dry_run=order.dry_run) for each in swept.outcomes],
         "unmatched": list(swept.itinerary.unmatched),
         "skipped": list(swept.itinerary.skipped),
+        "notBegun": swept.not_begun,
     }

@@ -40,6 +40,8 @@ class Looks:
 
     version: Version
     spend_deliveries: bool = False
+    tells_who: bool = False
+    """Whether there is a management API, which names consumers."""
 
     def check(self, facts: QueueFacts, *, gives_back: bool = True) -> None:
         """Raise unless the queue can be looked into; `gives_back` unless all of it is to leave."""
@@ -81,15 +83,21 @@ class Looks:
         """What is to be said of a queue that was looked into."""
         found = []
         if passed.consumers:
-            who = ", ".join(facts.consumers) or "the management API alone tells who, and did not"
+            who = ", ".join(facts.consumers) or self._nobody_tells
             found.append(f"others consume it too: {who}")
+        if passed.taken_by_others:
+            found.append(
+                f"{passed.taken_by_others:,} of the {passed.present:,} messages that were there"
+                " were not looked at: others took them meanwhile, or they expired"
+            )
         if passed.went_back and (
             order := facts.order(
                 self.version, passed.went_back, passed.untouched, again=passed.again
             )
         ):
             found.append(order)
-        if passed.examined and (cost := facts.cost(self.version)):
+        stays = passed.went_back or passed.examined > passed.counts.moved
+        if stays and (cost := facts.cost(self.version)):
             found.append(f"each message that is left has one delivery less to live: {cost}")
         if passed.spared:
             found.append(
@@ -103,6 +111,12 @@ class Looks:
                 " it counts that as a delivery of each message"
             )
         return found
+
+    @property
+    def _nobody_tells(self) -> str:
+        if self.tells_who:
+            return "the management API does not name them yet, or they are gone by now"
+        return "the management API alone tells who, and did not"
 
     def _wears_out(self, facts: QueueFacts) -> bool:
         """Whether its messages live for a number of deliveries only, as far as is known."""
@@ -122,6 +136,8 @@ def told_of_lost(passed: Passed) -> str:
 
 def told_of_interruption(passed: Passed) -> str:
     """What an interrupted pass did not come to."""
+    if not passed.missed:
+        return "interrupted: all messages had been looked at"
     return (
         f"interrupted: {passed.missed:,} of the {passed.present:,} messages that were there were"
         " not looked at"

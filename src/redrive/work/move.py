@@ -23,7 +23,7 @@ from redrive.work.mover import Limits
 from redrive.work.noting import Notes
 from redrive.work.one_pass import OnePass
 from redrive.work.pace import Rate
-from redrive.work.queue_site import CHECK_THE_NAME, QueueSite
+from redrive.work.queue_site import CHECK_THE_NAME, QueueSite, check_name
 from redrive.work.return_path import ReturnPath
 from redrive.work.to_origin import ToOrigin
 from redrive.work.transfer import ToQueue, Transfer, Way
@@ -61,6 +61,8 @@ class MoveOrder:
             raise OrderRefused(
                 f"{self.source!r} cannot be moved onto itself", remedy="name another queue"
             )
+        if self.target is not None:
+            check_name(self.target)
 
 
 class QueueMove:
@@ -74,7 +76,7 @@ class QueueMove:
         self._site = site
         self._return_exchange = return_exchange
         self._limits = limits or Limits()
-        self._looks = Looks(site.version, order.spend_deliveries)
+        self._looks = Looks(site.version, order.spend_deliveries, site.management is not None)
         self.under_way: OnePass | None = None
 
     async def run(self, stopping: asyncio.Event | None = None) -> Outcome:
@@ -122,6 +124,8 @@ class QueueMove:
         except BrokerError as error:
             outcome.fail(error)
         outcome.tell(look.passed, transfer, dry_run=order.dry_run)
+        if look.passed.consumers:
+            facts = await self._site.with_consumers(facts)
         outcome.notes += self._looks.notes(facts, look.passed)
         if not order.drop_oldest:
             outcome.notes += self._site.told_of_room(outcome.chosen - outcome.failed)

@@ -81,7 +81,7 @@ class Passed:
     unsure: int = 0
     """Messages that were moved, and are in their queue again unless the broker had read that."""
     interrupted: bool = False
-    """Whether it was stopped before it had seen all that it should have."""
+    """Whether it was told to stop."""
     taken_by_others: int = 0
     """Messages that were gone when it came to them."""
 
@@ -209,11 +209,9 @@ class OnePass:
 
     def _tell_of_the_rest(self, missing: int, stopping: asyncio.Event | None) -> None:
         """Note why it has seen fewer messages than it meant to, unless it is known."""
-        if missing <= 0 or self._told_to_end or self.passed.cut_short:
-            return
         if stopping is not None and stopping.is_set():
             self.passed.interrupted = True
-        else:
+        elif not (self._told_to_end or self.passed.cut_short):
             self.passed.taken_by_others = missing
 
     def _opened(self, source: Connection, count: int) -> Window | OneByOne:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from redrive.amqp import Delivery, Publish, Refused, Returned
 from redrive.domain.letter import Arrival
-from redrive.work.look import Looks, told_of_lost
+from redrive.work.look import Looks, told_of_interruption, told_of_lost
 from redrive.work.mover import Hold, Limits
 from redrive.work.queue_site import QueueSite
 from redrive.work.system_state import SystemState
@@ -74,9 +74,12 @@ async def peek(  # noqa: PLR0913  (the last four are as they are by default)
 ) -> Peeked:
     """The first messages of a queue that must be there; fewer, if it is stopped before."""
     facts = await site.existing(queue)
-    looks = Looks(site.version, spend_deliveries)
+    looks = Looks(site.version, spend_deliveries, site.management is not None)
     looks.check(facts)
     plan = Peek(queue, understanding)
     passed = await site.pass_over(facts, plan, limits=limits, most=most).run(stopping)
-    notes = [*looks.notes(facts, passed), *filter(None, [passed.shortfall])]
-    return Peeked(tuple(plan.seen), passed.present, tuple(notes), told_of_lost(passed))
+    notes = looks.notes(facts, passed)
+    if passed.interrupted:
+        notes.append(told_of_interruption(passed))
+    error = told_of_lost(passed) or passed.shortfall
+    return Peeked(tuple(plan.seen), passed.present, tuple(notes), error)

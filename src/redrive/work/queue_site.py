@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from redrive.amqp import Connection
+from redrive.amqp.fields import octets
 from redrive.amqp.lane import Connect
 from redrive.broker.live import SpareChannel, live_queue
 from redrive.broker.looking import NACK_IS_FREE, QueueFacts, Version, read_version
@@ -22,7 +23,13 @@ from redrive.broker.policies import Policies
 from redrive.broker.queue_kind import is_classic
 from redrive.broker.room import LengthLimit, Room
 from redrive.broker.topology import DELIVERY_LIMIT
-from redrive.errors import AccessRefused, BrokerError, ChannelClosed, ManagementError
+from redrive.errors import (
+    AccessRefused,
+    BrokerError,
+    ChannelClosed,
+    ManagementError,
+    OrderRefused,
+)
 from redrive.work.mover import Limits, Pace, Plan
 from redrive.work.one_pass import OnePass
 from redrive.work.rooms import Rooms
@@ -37,10 +44,22 @@ _STATISTICS_WITHIN: Final = 8.0
 _BYTES_WITHIN: Final = 1.0
 """Seconds after which it has counted their bytes too."""
 _LOOK_EVERY: Final = 0.2
+_LONGEST_NAME: Final = 255
+"""Bytes."""
 NOBODY_TELLS_OF_ROOM: Final = (
     "the management API alone tells whether a queue has a length limit and drops its oldest"
     " messages to make room: whether the new place does so is not known"
 )
+
+
+def check_name(queue: str) -> None:
+    """Raise if no queue can be called so."""
+    size = len(octets(queue))
+    if size > _LONGEST_NAME:
+        raise OrderRefused(
+            f"a queue's name has at most {_LONGEST_NAME} bytes, and that of the target has {size}",
+            remedy="choose a shorter one",
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from redrive.work.may_publish import assure_that_we_may_publish
 from redrive.work.mover import Limits
 from redrive.work.noting import Notes
 from redrive.work.one_pass import OnePass
-from redrive.work.queue_site import QueueSite
+from redrive.work.queue_site import QueueSite, check_name
 from redrive.work.transfer import Choose, ToQueue, Transfer
 
 log = structlog.get_logger()
@@ -68,6 +68,14 @@ class SweepOrder:
 
     def check(self) -> None:
         """Raise if it cannot be meant, whatever the broker has."""
+        if not is_glob(self.target):
+            check_name(self.target)
+        if self.create and self.target.startswith("amq."):
+            raise OrderRefused(
+                f"the target {self.target!r} cannot be made: names that begin with 'amq.' are the"
+                " broker's own",
+                remedy="choose another name, or give --no-create if it is there",
+            )
         for pattern in self.queues:
             if is_glob(self.target) and wildcards(pattern) != wildcards(self.target):
                 raise OrderRefused(
@@ -115,7 +123,7 @@ class Sweeper:
         self._order = order
         self._site = site
         self._limits = limits
-        self._looks = Looks(site.version, order.spend_deliveries)
+        self._looks = Looks(site.version, order.spend_deliveries, site.management is not None)
         self._foreseen: dict[str, Room | None] = {}
         """Of a dry run: the room of each target, which all queues share."""
         self.under_way: OnePass | None = None
