@@ -23,7 +23,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import structlog
 import uvloop
 
 from redrive import amqp
@@ -34,6 +33,7 @@ from redrive.amqp.supervision import supervise
 from redrive.broker.topology import describe
 from redrive.consumer import wishes
 from redrive.consumer.arguments import arguments_of
+from redrive.consumer.logs import log
 from redrive.consumer.queues import Queue
 from redrive.consumer.running import Limits, remember_limits
 from redrive.consumer.sending import Sending
@@ -41,8 +41,6 @@ from redrive.consumer.session import Registered, Session
 from redrive.consumer.signals import Duration, read_duration
 from redrive.errors import BrokerError, ConnectionLost, SettingsError, Unpublishable
 from redrive.settings import Settings, load
-
-log = structlog.get_logger()
 
 _CONCURRENCY: Final = 20
 _PREFETCH: Final = 200
@@ -179,7 +177,7 @@ class Consumer:
                 runner.run(_ended(serving))
             except (SystemExit, KeyboardInterrupt) as error:
                 # In a task or callback that a handler left behind: no message is to blame.
-                log.error("consumer.ended_from_within", error=repr(error))  # noqa: TRY400
+                log.error("consumer.ended_from_within", error=repr(error))
                 ended = ended or error
                 self._stop(stopping)
         if ended is not None:
@@ -222,7 +220,8 @@ class Consumer:
         headers: Mapping[str, HeaderValue] | None = None,
     ) -> None:
         """Publish a persistent message, as handlers do that hand work on, and wait until the broker
-        has it. Raises `Unpublishable` if no queue takes it. Only while the consumer serves."""
+        has it. Raises `Unpublishable` if no queue takes it, and `ConnectionLost` if the consumer
+        ends, or loses the broker, before that is known. Only while the consumer serves."""
         sending = self._serving()
         properties = Properties.empty()
         if message_id is not None:

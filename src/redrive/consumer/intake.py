@@ -25,19 +25,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-import structlog
-
 from redrive.amqp import Consumer, Delivery, Properties
 from redrive.amqp.ours import count_of
 from redrive.consumer.gate import Gate
+from redrive.consumer.logs import log
 from redrive.consumer.message import Message
 from redrive.consumer.running import ACKED, Runner
 from redrive.consumer.settling import Settling
 from redrive.domain import headers
 from redrive.domain.handling import Outcome
 from redrive.errors import MalformedData
-
-log = structlog.get_logger()
 
 _OURS: Final = b"redrive-"
 _BREATH: Final = 0.02

@@ -17,19 +17,16 @@ from datetime import timedelta
 from hashlib import blake2b
 from typing import Final, Literal
 
-import structlog
-
 from redrive.amqp import Connection
 from redrive.broker.ladder import describe_ladder
 from redrive.broker.live import SpareChannel
 from redrive.broker.topology import DELIVERY_LIMIT, Argument, return_key
 from redrive.consumer import wishes
+from redrive.consumer.logs import log
 from redrive.consumer.signals import Duration, read_duration
 from redrive.domain.deaths import AGAIN, ALONE
 from redrive.errors import AccessRefused, NotFound, PreconditionFailed, SettingsError
 from redrive.settings.sections import TopologySettings
-
-log = structlog.get_logger()
 
 _LONGEST_NAME: Final = 255
 

@@ -30,9 +30,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-import structlog
-
 from redrive.consumer.arguments import arguments_of
+from redrive.consumer.logs import log
 from redrive.consumer.message import Message
 from redrive.consumer.signals import DeadLetter, RetryAfter
 from redrive.consumer.threads import in_thread
@@ -40,8 +39,6 @@ from redrive.domain import handling
 from redrive.domain.durations import format_duration
 from redrive.domain.failure import Failure
 from redrive.domain.handling import Outcome, Tried, after_failure, after_request
-
-log = structlog.get_logger()
 
 Handler = Callable[..., Any]
 
@@ -140,7 +137,7 @@ class Runner:
         """What should become of a message that failed."""
         try:
             return self._judge(message, problem)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             # A defect of ours, met in one message: that one is dead, the others go on.
             log.exception("consumer.defect", queue=message.queue)
             return handling.DeadLettered(failure_of(error))

@@ -17,8 +17,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-import structlog
-
 from redrive.amqp import Connection
 from redrive.amqp.lane import Connect, Lane
 from redrive.broker.apply import apply
@@ -28,6 +26,7 @@ from redrive.consumer.alone import Alone
 from redrive.consumer.copies import Copies
 from redrive.consumer.gate import Gate
 from redrive.consumer.intake import Intake, Sources
+from redrive.consumer.logs import log
 from redrive.consumer.queues import Declared, Declaring, Queue
 from redrive.consumer.receipts import Receipts
 from redrive.consumer.running import Handler, Limits, Runner
@@ -36,8 +35,6 @@ from redrive.consumer.settling import Settling
 from redrive.consumer.wishes import MOST_PREFETCH
 from redrive.errors import BrokerError, NotFound, the_reason
 from redrive.settings import Settings
-
-log = structlog.get_logger()
 
 _BEGIN_WITHIN: Final = 4.0
 """Seconds in which a consumer that should stop still begins with what it has."""
@@ -109,6 +106,8 @@ class Session:
             await aside.close()
             await source.close()
         finally:
+            if self.sending is not None:
+                self.sending.end()
             self.sending = None
             lane.abort()
             if aside is not None:
