@@ -75,6 +75,9 @@ MEANINGS = {
     "consumer.queue_used_as_it_is": "A queue exists otherwise than it would be declared",
     "consumer.ready": "A handler gets messages",
     "consumer.set_aside": "Redelivered messages go to a queue beside, to be counted",
+    "consumer.timeout_ignored": (
+        "A handler goes on after its timeout has cancelled it, and keeps its place; told once"
+    ),
     "janitor.put_off": "A chore cannot be done for now; it is tried at its next turn",
     "lease.ended": "Leases ended while letters were being sent; they are in doubt",
     "letter.collected": "A dead message was stored; `fate` says as what",

@@ -104,8 +104,9 @@ class Consumer:
         the message goes to the dead letter queue with error type, reason and stack in its headers.
 
         - `retries=0`: no retry. `retries=None`: what the policy of the routing key says.
-        - `timeout`: a handler that takes longer has failed. For a sync function, its thread goes
-          on by itself. A text such as "30s", "5m", "1h30m", "250ms", or a `timedelta`; no number.
+        - `timeout`: a handler that takes longer has failed, also if it returns in the end. For a
+          sync function, its thread goes on by itself. A text such as "30s", "5m", "1h30m",
+          "250ms", or a `timedelta`; no number.
         - `concurrency`: how many messages are handled at a time.
         - `prefetch`: how many the broker hands out ahead, up to 65535.
         """

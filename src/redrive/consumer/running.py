@@ -2,7 +2,8 @@
 
 An async handler runs in the task that asks, without a task of its own: most of the cost of a
 message would be that task. Its first step is taken at once; only if it waits for something is there
-a timer. A handler that never waits cannot be interrupted, by nobody.
+a timer. A handler that never waits cannot be interrupted, by nobody; nor one that swallows the
+cancellation by its timeout. Either has failed all the same if its time was up when it returned.
 
 A sync handler runs in a thread. A thread cannot be ended: after its timeout it goes on by itself,
 and the message counts as failed and is not tried again at once.
@@ -21,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
+import time
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
@@ -46,6 +48,8 @@ _MAX_STACK: Final = 6_000
 _MAX_REASON: Final = 3_000
 """Characters. What Redrive adds to a message has 16 KiB, and neither an error that quotes a whole
 document nor a deep stack may take the room of the deaths. Both ends are kept."""
+_GOES_ON: Final = 2.0
+"""Seconds that a handler has to end, once its timeout has cancelled it, before that is told."""
 ACKED: Final = handling.Acked()
 
 
@@ -98,6 +102,7 @@ class Runner:
         self._arguments = arguments_of(handler)
         self._threaded = not _is_async(handler)
         self._handler = handler
+        self._ignored_its_timeout = False
 
     async def run(self, message: Message) -> Outcome:
         """Give the handler its message; what should become of that."""
@@ -158,6 +163,17 @@ class Runner:
             left -= 1
 
     async def _once(self, arguments: tuple[Any, ...]) -> None:
+        """Raises `TimedOut` also of a handler that returns once its time is up: it may have kept
+        the loop from interrupting it."""
+        if self._timeout is None:
+            return await self._call(arguments, None)
+        up = time.monotonic() + self._timeout
+        await self._call(arguments, up)
+        if time.monotonic() > up:
+            raise TimedOut(self._limits.timeout)
+        return None
+
+    async def _call(self, arguments: tuple[Any, ...], up: float | None) -> None:
         if self._threaded:
             coroutine: Coroutine[Any, Any, Any] = in_thread(self._handler, *arguments)
         else:
@@ -174,17 +190,48 @@ class Runner:
         else:
             left = _Rest(coroutine, waits_for)
         self.on_wait()
-        timer = asyncio.timeout(self._timeout)
+        if up is None:
+            _look_at(await _in_full(left))
+        else:
+            await self._wait(left, up)
+
+    async def _wait(self, left: Awaitable[Any], up: float) -> None:
+        """Wait for what a handler has left to do, until its time is up."""
+        loop = asyncio.get_running_loop()
+        late: asyncio.TimerHandle | None = None
+        timer = asyncio.timeout(up - time.monotonic())
+
+        def goes_on() -> None:
+            nonlocal late
+            if timer.expired():
+                late = late or loop.call_later(_GOES_ON, self._note_ignored)
+
+        if isinstance(left, _Rest):
+            left.on_going_on = goes_on
         try:
             async with timer:
-                given = await left
-                while inspect.isawaitable(given):
-                    given = await given
+                given = await _in_full(left)
         except TimeoutError:
             if timer.expired():
                 raise TimedOut(self._limits.timeout) from None
             raise
+        finally:
+            if late is not None:
+                late.cancel()
         _look_at(given)
+        if timer.expired():  # it swallowed the cancellation
+            raise TimedOut(self._limits.timeout)
+
+    def _note_ignored(self) -> None:
+        if self._ignored_its_timeout:  # once, not for every message
+            return
+        self._ignored_its_timeout = True
+        log.warning(
+            "consumer.timeout_ignored",
+            handler=getattr(self._handler, "__name__", type(self._handler).__name__),
+            timeout=format_duration(self._limits.timeout or timedelta()),
+            remedy="let asyncio.CancelledError pass: it goes on, and keeps its place",
+        )
 
     def _judge(self, message: Message, problem: BaseException | Failure) -> Outcome:
         tried = self._tried(message)
@@ -215,11 +262,13 @@ class TimedOut(Exception):
 class _Rest(Awaitable[Any]):
     """The rest of a coroutine whose first step was taken, to be awaited by the same task."""
 
-    __slots__ = ("_coroutine", "_waits_for")
+    __slots__ = ("_coroutine", "_waits_for", "on_going_on")
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any], waits_for: Any) -> None:
         self._coroutine = coroutine
         self._waits_for = waits_for
+        self.on_going_on: Callable[[], None] | None = None
+        """Called when it was cancelled, and waits for something all the same."""
 
     def __await__(self) -> Generator[Any, Any, Any]:
         coroutine, waits_for = self._coroutine, self._waits_for
@@ -232,10 +281,19 @@ class _Rest(Awaitable[Any]):
                     raise
                 except BaseException as error:  # a cancellation, handed on  # noqa: BLE001
                     waits_for = coroutine.throw(error)
+                    if self.on_going_on is not None:
+                        self.on_going_on()
                 else:
                     waits_for = coroutine.send(answer)
         except StopIteration as end:
             return end.value
+
+
+async def _in_full(given: Any) -> Any:
+    """What comes of it when everything that can be awaited was."""
+    while inspect.isawaitable(given):
+        given = await given
+    return given
 
 
 def _look_at(given: object) -> None:

@@ -6,6 +6,7 @@ import io
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -25,15 +26,15 @@ print("goes on")
 """
 
 
-def said(set_up: str = "", **streams: object) -> subprocess.CompletedProcess[str]:
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
+def said(set_up: str = "", stderr: Any = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", SAYS.format(set_up=set_up)],
         check=False,
         timeout=60,
         text=True,
         env={"PYTHONIOENCODING": "ascii"},
-        **options,  # type: ignore[call-overload]
+        stdout=subprocess.PIPE,
+        stderr=stderr,
     )
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,13 +19,16 @@ from typing import Any
 
 import pydantic
 import pytest
+import structlog
 
 from redrive import Consumer, DeadLetter, Message, Queue, RetryAfter
+from redrive.consumer import running as module
 from redrive.consumer.arguments import arguments_of
-from redrive.consumer.running import Limits, Runner
+from redrive.consumer.running import Limits, Runner, remember_limits
 from redrive.domain.handling import Acked, DeadLettered, Delayed, LeftToPolicy, Retried
 from redrive.errors import SettingsError
 from redrive.testing import Handling, a_message
+from tests.services.eventually import eventually_async
 
 TIERS = 3
 
@@ -113,6 +118,94 @@ async def test_a_handler_that_takes_too_long_is_cancelled_and_has_failed() -> No
     assert isinstance(outcome, DeadLettered)
     assert outcome.failure.error_type == "TIMEOUT"
     assert cancelled == [True, True]
+
+
+async def blocks(message: Message) -> None:
+    time.sleep(0.1)  # noqa: ASYNC251
+
+
+async def blocks_at_the_end(message: Message) -> None:
+    await asyncio.sleep(0)
+    time.sleep(0.1)  # noqa: ASYNC251
+
+
+async def swallows_its_end(message: Message) -> None:
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(60)
+
+
+async def gives_work_back_that_swallows_its_end(message: Message) -> object:
+    return swallows_its_end(message)
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [blocks, blocks_at_the_end, swallows_its_end, gives_work_back_that_swallows_its_end],
+)
+async def test_a_handler_that_returns_once_its_time_is_up_has_failed(
+    handler: Callable[[Message], object], handled: Handling
+) -> None:
+    limits = Limits(retries=0, timeout=timedelta(milliseconds=20))
+    outcome = await Runner(handler, limits, tiers=TIERS).run(a_message())
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.failure.error_type == "TIMEOUT"
+    remember_limits(handler, limits)
+    handled(handler).is_dead_lettered(error_type="TIMEOUT")
+
+
+async def test_what_a_late_handler_asks_for_is_heard() -> None:
+    async def late(message: Message) -> None:
+        time.sleep(0.1)  # noqa: ASYNC251
+        raise DeadLetter("no use", error_type="NO_USE")
+
+    async def late_and_returns_it(message: Message) -> object:
+        await swallows_its_end(message)
+        return DeadLetter("no use", error_type="NO_USE")
+
+    for handler in (late, late_and_returns_it):
+        outcome = await runner(handler, timeout=timedelta(milliseconds=20)).run(a_message())
+        assert isinstance(outcome, DeadLettered)
+        assert outcome.failure.error_type == "NO_USE"
+
+
+async def test_a_handler_that_goes_on_after_its_timeout_is_told_of_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_GOES_ON", 0.02)
+    told = asyncio.Event()
+
+    async def goes_on(message: Message) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        await told.wait()
+
+    runs = runner(goes_on, timeout=timedelta(milliseconds=20))
+    with structlog.testing.capture_logs() as logs:
+        both = asyncio.gather(runs.run(a_message()), runs.run(a_message()))
+        await eventually_async(lambda: bool(logs), what="the warning")
+        await asyncio.sleep(0.1)  # the second's would come now
+        told.set()
+        await both
+    assert [(each["event"], each["handler"]) for each in logs] == [
+        ("consumer.timeout_ignored", "goes_on")
+    ]
+
+
+async def test_a_handler_that_ends_after_its_timeout_is_not_told_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_GOES_ON", 0.02)
+
+    async def tidies_up(message: Message) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0)
+
+    with structlog.testing.capture_logs() as logs:
+        await runner(tidies_up, timeout=timedelta(milliseconds=20)).run(a_message())
+        await asyncio.sleep(0.1)  # it would come now
+    assert not logs
 
 
 async def test_a_timeout_of_the_handlers_own_is_its_own_error() -> None:
