@@ -35,7 +35,7 @@ from redrive.consumer import wishes
 from redrive.consumer.arguments import arguments_of
 from redrive.consumer.logs import log
 from redrive.consumer.queues import Queue
-from redrive.consumer.running import Limits, remember_limits
+from redrive.consumer.running import Limits, in_a_loop, remember_limits
 from redrive.consumer.sending import Sending
 from redrive.consumer.session import Registered, Session
 from redrive.consumer.signals import Duration, read_duration
@@ -73,7 +73,12 @@ class Consumer:
             file = None if config is None else Path(config)
             # A consumer has no store: one without a home directory needs none for it.
             environ = {"HOME": "/", **os.environ}
-            settings = load(flags={"broker.url": url}, config=file, environ=environ).settings
+            settings = load(
+                flags={"broker.url": url},
+                called="the address given to Consumer",
+                config=file,
+                environ=environ,
+            ).settings
             url = None
         self._settings = settings
         self._addresses = amqp.parse_addresses(url or settings.broker.url.reveal())
@@ -152,15 +157,20 @@ class Consumer:
             if (same and queue.name) or (
                 same and queue.exchange == other.queue.exchange and name == other.name
             ):
+                shared = queue.name or f"{queue.exchange}.{name}"
                 raise SettingsError(
-                    f"handlers {other.name} and {name} would share a queue",
+                    f"handlers {other.name} and {name} would share a queue, {shared!r}",
                     remedy="a queue has one handler: name another, or call one from the other",
                 )
 
     def run(self) -> None:
         """Serve until SIGTERM or Ctrl-C, then drain, within ten seconds. At a second one no
         handler is waited for: what is being handled goes back to its queue. A third ends the
-        process as it is."""
+        process as it is.
+
+        In the main thread, where no event loop runs. Elsewhere: `await consumer.serve(stopping)`.
+        """
+        _refuse_elsewhere()
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 self._run(runner)
@@ -239,7 +249,8 @@ class Consumer:
             why = str(answer.error) if isinstance(answer, Poison) else str(answer)
             raise Unpublishable(
                 f"no queue took the message: exchange {exchange!r}, routing key {routing_key!r}:"
-                f" {why}"
+                f" {why}",
+                remedy="bind a queue with that key, or correct the exchange and the key",
             )
 
     def _serving(self) -> Sending:
@@ -288,6 +299,19 @@ class Consumer:
             error=str(error),
             remedy=error.remedy,
             retry_in_s=round(delay.total_seconds(), 3),
+        )
+
+
+def _refuse_elsewhere() -> None:
+    if in_a_loop():
+        raise SettingsError(
+            "consumer.run() starts an event loop, and one is running here",
+            remedy="use 'await consumer.serve(stopping)', with an asyncio.Event that ends it",
+        )
+    if threading.current_thread() is not threading.main_thread():
+        raise SettingsError(
+            "consumer.run() listens to signals, which only the main thread can",
+            remedy="use 'await consumer.serve(stopping)' in a loop of that thread's own",
         )
 
 

@@ -176,7 +176,7 @@ class Declaring:
         except (PreconditionFailed, AccessRefused) as error:
             if not name or await self._spare.count(name) is None:
                 if isinstance(error, PreconditionFailed):
-                    error.remedy = f"correct the arguments of the queue {name!r}: it is not there"
+                    error.advise(f"correct the arguments of the queue {name!r}: it is not there")
                 raise
             log.info("consumer.queue_used_as_it_is", queue=name, because=error.text)
             return name, False
@@ -185,7 +185,7 @@ class Declaring:
         try:
             await (await self._spare.open()).inspect_queue(name)
         except NotFound as error:
-            error.remedy = "declare the queue, or leave out declare=False"
+            error.advise("declare the queue, or leave out declare=False")
             raise
 
     async def _exchange(self, exchange: str) -> None:

@@ -118,7 +118,7 @@ class Runner:
             # Something that the handler awaited was cancelled, or the handler by itself.
             problem: BaseException = error
         except BaseException as error:  # whatever a handler raises is its message's
-            if isinstance(error, GeneratorExit) and not _in_a_loop():
+            if isinstance(error, GeneratorExit) and not in_a_loop():
                 raise  # nobody's: the loop is gone, and its coroutines are closed
             problem = error
         if is_being_cancelled():
@@ -310,7 +310,8 @@ def _is_async(handler: Handler) -> bool:
     )
 
 
-def _in_a_loop() -> bool:
+def in_a_loop() -> bool:
+    """Whether an event loop runs in this thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

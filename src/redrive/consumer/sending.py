@@ -27,7 +27,10 @@ class Sending:
         `ConnectionLost` if this ends before that is known."""
         await self._lane.ready()
         if self._ended:
-            raise ConnectionLost("the consumer ended, or lost the broker: it was not published")
+            raise ConnectionLost(
+                "the consumer ended, or lost the broker: it was not published",
+                remedy="publish it again once it serves",
+            )
         answer: asyncio.Future[LaneOutcome] = asyncio.get_running_loop().create_future()
         publish.context = answer
         for _, error in self._lane.publish_all((publish,)):

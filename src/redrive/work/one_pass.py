@@ -172,7 +172,7 @@ class OnePass:
             await _closed(lane)
             await source.close()
         except (ConnectionLost, ConsumerCancelled) as error:
-            error.remedy = _AGAIN  # theirs is meant for what connects again by itself
+            error.advise(_AGAIN)  # theirs is meant for what connects again by itself
             raise
         finally:
             lane.abort()

@@ -719,10 +719,10 @@ def test_a_queue_that_the_broker_named_may_be_consumed() -> None:
 def test_a_queue_has_one_handler() -> None:
     consumer = a_consumer()
     consumer.handler("q")(fails)
-    with pytest.raises(SettingsError, match="would share a queue"):
+    with pytest.raises(SettingsError, match="would share a queue, 'q'"):
         consumer.handler(Queue("q", exchange="e"))(fails)
     consumer.handler(Queue(exchange="e"))(fails)
-    with pytest.raises(SettingsError, match="would share a queue"):
+    with pytest.raises(SettingsError, match=r"would share a queue, 'e\.fails'"):
         consumer.handler(Queue(exchange="e"))(fails)
 
 
