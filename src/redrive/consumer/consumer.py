@@ -98,8 +98,8 @@ class Consumer:
         retries: int | None = 3,
         immediate: int = 0,
         timeout: Duration | None = None,
-        concurrency: int = _CONCURRENCY,
-        prefetch: int = _PREFETCH,
+        concurrency: int | None = None,
+        prefetch: int | None = None,
     ) -> Callable[[_Handler], _Handler]:
         """Register a function as the handler of a queue; use it as a decorator.
 
@@ -112,15 +112,15 @@ class Consumer:
         - `timeout`: a handler that takes longer has failed, also if it returns in the end. For a
           sync function, its thread goes on by itself. A text such as "30s", "5m", "1h30m",
           "250ms", or a `timedelta`; no number.
-        - `concurrency`: how many messages are handled at a time.
-        - `prefetch`: how many the broker hands out ahead, up to 65535.
+        - `concurrency`: how many messages are handled at a time; 20, if `prefetch` is not less.
+        - `prefetch`: how many of them and of those that wait the broker hands out, up to 65535;
+          200, if `concurrency` is not more.
         """
         wishes.a_queue(queue, Queue)
         if retries is not None:
             wishes.whole_number("retries", retries, least=0)
         wishes.whole_number("immediate", immediate, least=0)
-        wishes.whole_number("concurrency", concurrency, least=1)
-        wishes.whole_number("prefetch", prefetch, least=1, most=wishes.MOST_PREFETCH)
+        at_a_time, ahead = _widths(concurrency, prefetch)
         limits = Limits(retries=retries, immediate=immediate, timeout=_timeout(timeout))
         source = Queue(queue) if isinstance(queue, str) else queue
 
@@ -136,8 +136,8 @@ class Consumer:
                     handler=function,
                     queue=source,
                     limits=limits,
-                    concurrency=concurrency,
-                    prefetch=prefetch,
+                    concurrency=at_a_time,
+                    prefetch=ahead,
                 )
             )
             return function
@@ -342,6 +342,25 @@ def _timeout(wanted: Duration | None) -> timedelta | None:
             "timeout: expected more than no time at all", remedy="for no timeout, leave it out"
         )
     return timeout
+
+
+def _widths(concurrency: int | None, prefetch: int | None) -> tuple[int, int]:
+    """How many at a time, and how many ahead."""
+    if concurrency is not None:
+        wishes.whole_number("concurrency", concurrency, least=1, most=wishes.MOST_PREFETCH)
+    if prefetch is not None:
+        wishes.whole_number("prefetch", prefetch, least=1, most=wishes.MOST_PREFETCH)
+    if concurrency is None:
+        concurrency = _CONCURRENCY if prefetch is None else min(_CONCURRENCY, prefetch)
+    if prefetch is None:
+        prefetch = max(_PREFETCH, concurrency)
+    if concurrency > prefetch:
+        raise SettingsError(
+            f"concurrency: {concurrency} at a time, but with prefetch={prefetch} the broker never"
+            " hands out as many",
+            remedy=f"give a prefetch of {concurrency} or more, or leave it out",
+        )
+    return concurrency, prefetch
 
 
 def _field(name: str, value: HeaderValue) -> bytes:

@@ -300,6 +300,8 @@ def _look_at(given: object) -> None:
     """Raise what a handler gave back and should have raised, or has not done."""
     if isinstance(given, (RetryAfter, DeadLetter)):
         raise given
+    if isinstance(given, type) and issubclass(given, (RetryAfter, DeadLetter)):
+        raise given  # as of a raised class, Python makes the exception, or says what it lacks
     if inspect.isgenerator(given) or inspect.isasyncgen(given):
         raise TypeError("the handler gave back a generator, of which nothing has run")
 

@@ -22,12 +22,13 @@ import pytest
 import structlog
 
 from redrive import Consumer, DeadLetter, Message, Queue, RetryAfter
+from redrive.consumer import consumer as module_of_consumers
 from redrive.consumer import running as module
 from redrive.consumer.arguments import arguments_of
 from redrive.consumer.running import Limits, Runner, remember_limits
 from redrive.domain.handling import Acked, DeadLettered, Delayed, LeftToPolicy, Retried
 from redrive.errors import SettingsError
-from redrive.testing import Handling, a_message
+from redrive.testing import Handling, a_message, handle
 from tests.services.eventually import eventually_async
 
 TIERS = 3
@@ -826,6 +827,66 @@ async def test_what_is_no_json_or_no_number_is_dead(body: bytes) -> None:
     outcome = await runner(reads).run(a_message(body))
     assert isinstance(outcome, DeadLettered)
     assert outcome.failure.error_type == "BODY_DOES_NOT_FIT"
+
+
+@pytest.mark.parametrize("delay", ["100000000h", timedelta.max, timedelta(days=367)])
+async def test_a_delay_of_more_than_a_year_is_a_failure_that_says_so(
+    delay: str | timedelta,
+) -> None:
+    async def later(message: Message) -> None:
+        raise RetryAfter(delay)
+
+    outcome = await runner(later, retries=0).run(a_message())
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.failure.reason.startswith("RetryAfter: expected a year at most, got ")
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+async def test_a_request_that_is_given_back_as_a_class_is_taken_as_raised(threaded: bool) -> None:
+    async def gives(message: Message) -> object:
+        return DeadLetter if message.body == b"dead" else RetryAfter
+
+    def gives_in_a_thread(message: Message) -> object:
+        return DeadLetter if message.body == b"dead" else RetryAfter
+
+    runs = runner(gives_in_a_thread if threaded else gives)
+    dead, failed = await runs.run(a_message(b"dead")), await runs.run(a_message())
+    assert isinstance(dead, DeadLettered)
+    assert dead.failure.error_type == "DeadLetter"
+    assert isinstance(failed, Retried)
+    assert "'delay'" in failed.failure.reason
+
+
+@pytest.mark.parametrize(
+    ("given", "widths"),
+    [
+        ({}, (20, 200)),
+        ({"concurrency": 300}, (300, 300)),
+        ({"prefetch": 1}, (1, 1)),
+        ({"concurrency": 1}, (1, 200)),
+        ({"concurrency": 5, "prefetch": 5}, (5, 5)),
+    ],
+    ids=str,
+)
+def test_no_more_are_handled_at_a_time_than_are_handed_out(
+    given: dict[str, int], widths: tuple[int, int]
+) -> None:
+    assert module_of_consumers._widths(given.get("concurrency"), given.get("prefetch")) == widths
+
+
+def test_more_at_a_time_than_are_handed_out_is_refused() -> None:
+    with pytest.raises(SettingsError, match="50 at a time, but with prefetch=10"):
+        a_consumer().handler("q", concurrency=50, prefetch=10)
+
+
+async def test_in_a_loop_of_ones_own_a_handler_is_tested_alike() -> None:
+    async def settle(message: Message) -> None:
+        if message.retry_count:
+            raise DeadLetter("no use", error_type="NO_USE")
+
+    (await handle(settle, {"id": "p"})).is_acked()
+    (await handle(settle, a_message(retry_count=1))).is_dead_lettered(error_type="NO_USE")
+    (await handle(settle, {"id": "p"}, retry_count=1)).is_dead_lettered(reason="no use")
 
 
 async def test_no_limit_but_its_own_stops_a_handler_that_asks_for_delays_without_retries() -> None:
