@@ -69,6 +69,7 @@ def a_message(  # noqa: PLR0913  (each may matter to a handler, few to a test)
     routing_key: str = "",
     exchange: str = "",
     message_id: str | None = None,
+    content_encoding: str | None = None,
     letter: str | None = None,
     headers: Mapping[str, str | int | bool] | None = None,
 ) -> Message:
@@ -98,6 +99,8 @@ def a_message(  # noqa: PLR0913  (each may matter to a handler, few to a test)
     properties = Properties.empty().with_headers(put).persistent()
     if message_id is not None:
         properties = properties.with_text("message_id", message_id)
+    if content_encoding is not None:
+        properties = properties.with_text("content_encoding", content_encoding)
     delivery = Delivery(1, False, exchange, routing_key, properties.raw, _bytes(body))
     return Message(delivery, _QUEUE, "/")
 

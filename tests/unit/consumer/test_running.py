@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import gzip
 import os
 import subprocess
 import sys
 import threading
 import time
+import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,6 +22,11 @@ from typing import Any
 import pydantic
 import pytest
 import structlog
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 from redrive import Consumer, DeadLetter, Message, Queue, RetryAfter
 from redrive.consumer import consumer as module_of_consumers
@@ -887,6 +894,56 @@ async def test_in_a_loop_of_ones_own_a_handler_is_tested_alike() -> None:
     (await handle(settle, {"id": "p"})).is_acked()
     (await handle(settle, a_message(retry_count=1))).is_dead_lettered(error_type="NO_USE")
     (await handle(settle, {"id": "p"}, retry_count=1)).is_dead_lettered(reason="no use")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "pack"),
+    [
+        ("gzip", gzip.compress),
+        ("deflate", zlib.compress),
+        ("zstd", zstd.compress),
+        ("gzip, zstd", lambda body: zstd.compress(gzip.compress(body))),
+        ("utf-8", bytes),
+        ("gzip", bytes),  # somebody undid it, and left the label
+        ("application/json", bytes),
+    ],
+)
+async def test_a_content_encoding_is_undone_for_who_asks_for_more_than_bytes(
+    encoding: str, pack: Callable[[bytes], bytes]
+) -> None:
+    body = b'{"id": "p-1"}'
+    seen: list[object] = []
+
+    async def typed(order: dict[str, str], message: Message) -> None:
+        seen.append(order)
+        assert message.json() == order
+        assert (message.content, message.body) == (body, pack(body))
+        assert message.content_encoding == encoding
+
+    async def as_text(text: str) -> None:
+        seen.append(text)
+
+    async def as_bytes(raw: bytes) -> None:
+        seen.append(raw)
+
+    for handler in (typed, as_text, as_bytes):
+        (await handle(handler, pack(body), content_encoding=encoding)).is_acked()
+    assert seen == [{"id": "p-1"}, body.decode(), pack(body)]
+
+
+async def test_a_body_that_is_too_large_without_its_encoding_is_dead_and_the_reason_says_so() -> (
+    None
+):
+    async def typed(order: dict[str, str]) -> None: ...
+    async def by_hand(message: Message) -> None:
+        message.json()
+
+    async def as_text(text: str) -> None: ...
+
+    bomb = gzip.compress(bytes(17 * 2**20))
+    for handler in (typed, by_hand, as_text):
+        found = await handle(handler, bomb, content_encoding="gzip")
+        found.is_dead_lettered(error_type="BODY_DOES_NOT_FIT", reason="larger than 16 MiB")
 
 
 async def test_no_limit_but_its_own_stops_a_handler_that_asks_for_delays_without_retries() -> None:
