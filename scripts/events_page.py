@@ -63,6 +63,13 @@ MEANINGS = {
         "A message that may have killed a process waits, because others do not end"
     ),
     "consumer.defect": "An unforeseen failure in the SDK. Please report it",
+    "consumer.drained": (
+        "A consumer that was told to stop has settled so many of what it had, and given back the"
+        " others"
+    ),
+    "consumer.no_retrier": (
+        "Retries have waited, and nobody brings them back: no retrier runs; told once"
+    ),
     "consumer.ended_from_within": "A task that a handler left behind called sys.exit: it drains",
     "consumer.ended_by_force": "Handlers did not end in time, and the process does",
     "consumer.ends_while_handling": (

@@ -37,7 +37,7 @@ from redrive.consumer.logs import log
 from redrive.consumer.queues import Queue
 from redrive.consumer.running import Limits, in_a_loop, remember_limits
 from redrive.consumer.sending import Sending
-from redrive.consumer.session import Registered, Session
+from redrive.consumer.session import Known, Registered, Session
 from redrive.consumer.signals import Duration, read_duration
 from redrive.errors import BrokerError, ConnectionLost, SettingsError, Unpublishable
 from redrive.settings import Settings, load
@@ -85,7 +85,7 @@ class Consumer:
         self._name = name
         self._registered: list[Registered] = []
         self._session: Session | None = None
-        self._chosen: dict[str, str] = {}
+        self._known = Known()
         self._outage = ""
         self._said_at = 0.0
         self._last_resort: threading.Timer | None = None
@@ -211,7 +211,7 @@ class Consumer:
                 self._settings,
                 connect=self._connect,
                 name=self._name,
-                chosen=self._chosen,
+                known=self._known,
             )
             await self._session.run(stopping, self._on_ready)
 

@@ -212,10 +212,11 @@ class Intake:
 
     def _note_set_aside(self) -> None:
         if not self._set_aside:
-            self._loop.call_later(_SAY_WITHIN, self._say_set_aside)
+            self._loop.call_later(_SAY_WITHIN, self.say_set_aside)
         self._set_aside += 1
 
-    def _say_set_aside(self) -> None:
+    def say_set_aside(self) -> None:
+        """Tell of what was set aside and not told yet."""
         if not self._set_aside:
             return
         log.warning(
@@ -254,6 +255,11 @@ class Intake:
     def idle(self) -> bool:
         return not self._ready and not self._ready_again and not self.settling
 
+    @property
+    def waiting(self) -> int:
+        """How many deliveries nobody has begun with."""
+        return len(self._ready) + len(self._ready_again)
+
     def begin_no_more(self) -> None:
         """Leave what nobody has begun with."""
         self._begins = False
@@ -274,7 +280,6 @@ class Intake:
         Copies are waited for until `deadline`, a time of the loop."""
         if self._done:
             self._flush()
-        self._say_set_aside()
         await self._put_back_again(deadline)
         await self._consumer.give_back()
         await self._again.give_back()

@@ -118,8 +118,10 @@ def queue_beside(mark: str, prefix: str, queue: str) -> str:
 class Declaring:
     """Declares what handlers need, on one connection."""
 
-    def __init__(self, connection: Connection, topology: TopologySettings) -> None:
+    def __init__(self, connection: Connection, topology: TopologySettings, said: set[str]) -> None:
+        """`said` is of which queues was told that they are used as they are."""
         self._topology = topology
+        self._said = said
         self._spare = SpareChannel(connection)
 
     async def queue(self, queue: Queue, handler: str, *, before: str = "") -> Declared:
@@ -178,7 +180,9 @@ class Declaring:
                 if isinstance(error, PreconditionFailed):
                     error.advise(f"correct the arguments of the queue {name!r}: it is not there")
                 raise
-            log.info("consumer.queue_used_as_it_is", queue=name, because=error.text)
+            if name not in self._said:  # not again each time that the broker is lost
+                self._said.add(name)
+                log.info("consumer.queue_used_as_it_is", queue=name, because=error.text)
             return name, False
 
     async def _must_exist(self, name: str) -> None:
