@@ -165,38 +165,30 @@ class Runner:
     async def _once(self, arguments: tuple[Any, ...]) -> None:
         """Raises `TimedOut` also of a handler that returns once its time is up: it may have kept
         the loop from interrupting it."""
-        if self._timeout is None:
-            return await self._call(arguments, None)
-        up = time.monotonic() + self._timeout
-        await self._call(arguments, up)
-        if time.monotonic() > up:
-            raise TimedOut(self._limits.timeout)
-        return None
-
-    async def _call(self, arguments: tuple[Any, ...], up: float | None) -> None:
+        up = None if self._timeout is None else time.monotonic() + self._timeout
         if self._threaded:
             coroutine: Coroutine[Any, Any, Any] = in_thread(self._handler, *arguments)
         else:
             coroutine = self._handler(*arguments)
+        given, left = None, None
         try:
             waits_for = coroutine.send(None)
         except StopIteration as end:
-            if end.value is None:
-                return
-            if not inspect.isawaitable(end.value):
-                _look_at(end.value)
-                return
-            left: Awaitable[Any] = end.value
+            given = end.value
+            if given is not None and inspect.isawaitable(given):
+                left = given
         else:
             left = _Rest(coroutine, waits_for)
-        self.on_wait()
-        if up is None:
-            _look_at(await _in_full(left))
-        else:
-            await self._wait(left, up)
+        if left is not None:
+            self.on_wait()
+            given = await (_in_full(left) if up is None else self._wait(left, up))
+        if given is not None:
+            _look_at(given)
+        if up is not None and time.monotonic() > up:
+            raise TimedOut(self._limits.timeout)
 
-    async def _wait(self, left: Awaitable[Any], up: float) -> None:
-        """Wait for what a handler has left to do, until its time is up."""
+    async def _wait(self, left: Awaitable[Any], up: float) -> Any:
+        """What a handler gives back when it has done what is left, until its time is up."""
         loop = asyncio.get_running_loop()
         late: asyncio.TimerHandle | None = None
         timer = asyncio.timeout(up - time.monotonic())
@@ -218,9 +210,10 @@ class Runner:
         finally:
             if late is not None:
                 late.cancel()
-        _look_at(given)
         if timer.expired():  # it swallowed the cancellation
+            _look_at(given)
             raise TimedOut(self._limits.timeout)
+        return given
 
     def _note_ignored(self) -> None:
         if self._ignored_its_timeout:  # once, not for every message
