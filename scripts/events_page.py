@@ -63,6 +63,13 @@ MEANINGS = {
         "A message that may have killed a process waits, because others do not end"
     ),
     "consumer.defect": "An unforeseen failure in the SDK. Please report it",
+    "consumer.drained": (
+        "A consumer that was told to stop has settled so many of what it had, and given back the"
+        " others"
+    ),
+    "consumer.no_retrier": (
+        "Retries have waited, and nobody brings them back: no retrier runs; told once"
+    ),
     "consumer.ended_from_within": "A task that a handler left behind called sys.exit: it drains",
     "consumer.ended_by_force": "Handlers did not end in time, and the process does",
     "consumer.ends_while_handling": (
@@ -75,6 +82,9 @@ MEANINGS = {
     "consumer.queue_used_as_it_is": "A queue exists otherwise than it would be declared",
     "consumer.ready": "A handler gets messages",
     "consumer.set_aside": "Redelivered messages go to a queue beside, to be counted",
+    "consumer.timeout_ignored": (
+        "A handler goes on after its timeout has cancelled it, and keeps its place; told once"
+    ),
     "janitor.put_off": "A chore cannot be done for now; it is tried at its next turn",
     "lease.ended": "Leases ended while letters were being sent; they are in doubt",
     "letter.collected": "A dead message was stored; `fate` says as what",

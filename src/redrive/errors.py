@@ -38,7 +38,8 @@
             └── PreconditionFailed  406
 
 No exception of a library underneath escapes as itself: the edge that calls the library turns it
-into one of these. A command shows `str(error)` and the remedy on one line, never a traceback.
+into one of these. A command shows `str(error)` and the remedy on one line, never a traceback; where
+a program of the SDK's ends by one, the remedy is the last line of the traceback, as a note.
 """
 
 from __future__ import annotations
@@ -53,8 +54,13 @@ class RedriveError(Exception):
 
     def __init__(self, message: str, *, remedy: str = "") -> None:
         super().__init__(message)
-        if remedy:
-            self.remedy = remedy
+        if remedy or self.remedy:
+            self.advise(remedy or self.remedy)
+
+    def advise(self, remedy: str) -> None:
+        """Say what to do, instead of what was said before."""
+        self.remedy = remedy
+        self.__notes__ = [f"what to do: {remedy}"]
 
 
 class SettingsError(RedriveError):

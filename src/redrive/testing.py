@@ -11,7 +11,9 @@ Installed with Redrive as a pytest plugin; its one fixture is `handled`:
 The handler runs as a consumer runs it: with its `immediate` tries, its timeout and its typed body.
 Nothing is waited for between retries. `tries` counts how often the handler is given the message:
 once and `retries` times more; the `immediate` tries of each are one with it. In a loop of your own,
-`await handle(…)` does the same.
+`(await handle(settle, {"payment": "p-1"})).is_acked()` does the same.
+
+Both also take a whole message, made by `a_message`, in place of the body.
 
 This is no fake of a broker: what a queue, a tier or a network does is not played here.
 """
@@ -67,6 +69,7 @@ def a_message(  # noqa: PLR0913  (each may matter to a handler, few to a test)
     routing_key: str = "",
     exchange: str = "",
     message_id: str | None = None,
+    content_encoding: str | None = None,
     letter: str | None = None,
     headers: Mapping[str, str | int | bool] | None = None,
 ) -> Message:
@@ -96,18 +99,10 @@ def a_message(  # noqa: PLR0913  (each may matter to a handler, few to a test)
     properties = Properties.empty().with_headers(put).persistent()
     if message_id is not None:
         properties = properties.with_text("message_id", message_id)
+    if content_encoding is not None:
+        properties = properties.with_text("content_encoding", content_encoding)
     delivery = Delivery(1, False, exchange, routing_key, properties.raw, _bytes(body))
     return Message(delivery, _QUEUE, "/")
-
-
-async def handle(handler: Callable[..., Any], message: Message) -> Outcome:
-    """Give a handler a message; what a consumer would do with that.
-
-    A handler that a `Consumer` registered runs within the limits that it was registered with.
-    """
-    from redrive.consumer.running import Runner, limits_of  # noqa: PLC0415
-
-    return await Runner(handler, limits_of(handler), tiers=_TIERS).run(message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,24 +180,37 @@ class Handled:
         return f"{happened} with {failure.error_type}: {failure.reason}{stack}"
 
 
+async def handle(handler: Callable[..., Any], body: object = b"", **options: Any) -> Handled:
+    """Give a handler a message once; what a consumer would do with that. `options` are those of
+    `a_message`.
+
+    A handler that a `Consumer` registered runs within the limits that it was registered with.
+    """
+    from redrive.consumer.message import Message  # noqa: PLC0415
+    from redrive.consumer.running import Runner, limits_of  # noqa: PLC0415
+
+    message = body if isinstance(body, Message) else a_message(body, **options)
+    return Handled(await Runner(handler, limits_of(handler), tiers=_TIERS).run(message))
+
+
 class Handling:
     """What the fixture `handled` is: call it, or have a message handled for good."""
 
     def __call__(self, handler: Callable[..., Any], body: object = b"", **options: Any) -> Handled:
         """Give a handler a message once. `options` are those of `a_message`."""
-        return Handled(_run(handler, a_message(body, **options)))
+        return _run(handler, body, **options)
 
     def for_good(self, handler: Callable[..., Any], body: object = b"", **options: Any) -> Handled:
         """Give it to the handler again as often as it would be, until it is acked or dead."""
         options.pop("retry_count", None)
-        outcome: Outcome = Acked()
+        found = Handled(Acked())
         attempt = 0
         for tries in range(1, _MOST_TRIES + 1):
-            outcome = _run(handler, a_message(body, retry_count=attempt, **options))
-            if not isinstance(outcome, (Retried, Delayed)):
-                return Handled(outcome, tries)
-            attempt = outcome.attempt
-        raise AssertionError(f"after {_MOST_TRIES} tries still {Handled(outcome)}")
+            found = _run(handler, body, retry_count=attempt, **options)
+            if not isinstance(found.outcome, (Retried, Delayed)):
+                return Handled(found.outcome, tries)
+            attempt = found.outcome.attempt
+        raise AssertionError(f"after {_MOST_TRIES} tries still {found}")
 
 
 @pytest.fixture
@@ -221,14 +229,14 @@ def _bytes(body: object) -> bytes:
     return json.dumps(body, default=to_jsonable_python).encode()
 
 
-def _run(handler: Callable[..., Any], message: Message) -> Outcome:
+def _run(handler: Callable[..., Any], body: object, **options: Any) -> Handled:
     """In a thread of its own, since the test may have a running loop."""
-    found: list[Outcome] = []
+    found: list[Handled] = []
     raised: list[BaseException] = []
 
     def run() -> None:
         try:
-            found.append(asyncio.run(handle(handler, message)))
+            found.append(asyncio.run(handle(handler, body, **options)))
         except BaseException as error:  # it is the test's  # noqa: BLE001
             raised.append(error)
 

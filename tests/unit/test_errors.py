@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import traceback
 
 import pytest
 
@@ -45,6 +46,16 @@ def test_every_error_says_what_it_means(name: str) -> None:
 
 def test_an_error_says_what_to_do() -> None:
     assert RedriveError("wrong", remedy="mend it").remedy == "mend it"
+
+
+def test_a_traceback_ends_with_what_to_do() -> None:
+    error = RedriveError("wrong", remedy="mend it")
+    assert traceback.format_exception(error)[-1] == "what to do: mend it\n"
+    error.advise("leave it")
+    assert traceback.format_exception(error)[1:] == ["what to do: leave it\n"]
+    kinds = errors.CannotConnect("no")
+    assert traceback.format_exception(kinds)[-1] == f"what to do: {kinds.remedy}\n"
+    assert len(traceback.format_exception(errors.EditRefused("no"))) == 1
 
 
 def test_an_error_without_advice_of_its_own_gives_its_kinds() -> None:

@@ -5,7 +5,8 @@
     async def settle(settlement: Settlement, message: Message)  both, in any order
 
 Types are whatever pydantic understands: dataclasses, models, TypedDicts, `list[Order]`, `dict`.
-`bytes` is the raw body, `str` its text. A body that does not fit is dead: no retry would help.
+`bytes` is the raw body, `str` its text. A content encoding is undone first, but for `bytes`. A body
+that does not fit is dead: no retry would help.
 """
 
 from __future__ import annotations
@@ -18,9 +19,7 @@ from typing import Any
 
 from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
 
-from redrive.consumer.message import Message
-from redrive.consumer.signals import DeadLetter
-from redrive.domain.handling import BODY
+from redrive.consumer.message import Message, misfit
 from redrive.errors import SettingsError
 
 Arguments = Callable[[Message], tuple[Any, ...]]
@@ -116,19 +115,19 @@ def _reader(handler: Callable[..., Any], name: str, hint: Any) -> Callable[[Mess
 
     def read(message: Message) -> Any:
         try:
-            return adapter.validate_json(message.body)
+            return adapter.validate_json(message.content)
         except ValidationError as error:
             reason = f"the body does not fit {expected}: {_problems(error)}"
-            raise DeadLetter(reason, error_type=BODY) from error
+            raise misfit(message, reason) from error
 
     return read
 
 
 def _text(message: Message) -> str:
     try:
-        return message.body.decode()
+        return message.content.decode()
     except UnicodeDecodeError as error:
-        raise DeadLetter(f"the body is not text: {error}", error_type=BODY) from error
+        raise misfit(message, f"the body is not text: {error}") from error
 
 
 def _problems(error: ValidationError) -> str:

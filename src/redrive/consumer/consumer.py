@@ -23,7 +23,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import structlog
 import uvloop
 
 from redrive import amqp
@@ -34,15 +33,14 @@ from redrive.amqp.supervision import supervise
 from redrive.broker.topology import describe
 from redrive.consumer import wishes
 from redrive.consumer.arguments import arguments_of
+from redrive.consumer.logs import log
 from redrive.consumer.queues import Queue
-from redrive.consumer.running import Limits, remember_limits
+from redrive.consumer.running import Limits, in_a_loop, remember_limits
 from redrive.consumer.sending import Sending
-from redrive.consumer.session import Registered, Session
+from redrive.consumer.session import Known, Registered, Session
 from redrive.consumer.signals import Duration, read_duration
 from redrive.errors import BrokerError, ConnectionLost, SettingsError, Unpublishable
 from redrive.settings import Settings, load
-
-log = structlog.get_logger()
 
 _CONCURRENCY: Final = 20
 _PREFETCH: Final = 200
@@ -75,14 +73,19 @@ class Consumer:
             file = None if config is None else Path(config)
             # A consumer has no store: one without a home directory needs none for it.
             environ = {"HOME": "/", **os.environ}
-            settings = load(flags={"broker.url": url}, config=file, environ=environ).settings
+            settings = load(
+                flags={"broker.url": url},
+                called="the address given to Consumer",
+                config=file,
+                environ=environ,
+            ).settings
             url = None
         self._settings = settings
         self._addresses = amqp.parse_addresses(url or settings.broker.url.reveal())
         self._name = name
         self._registered: list[Registered] = []
         self._session: Session | None = None
-        self._chosen: dict[str, str] = {}
+        self._known = Known()
         self._outage = ""
         self._said_at = 0.0
         self._last_resort: threading.Timer | None = None
@@ -95,8 +98,8 @@ class Consumer:
         retries: int | None = 3,
         immediate: int = 0,
         timeout: Duration | None = None,
-        concurrency: int = _CONCURRENCY,
-        prefetch: int = _PREFETCH,
+        concurrency: int | None = None,
+        prefetch: int | None = None,
     ) -> Callable[[_Handler], _Handler]:
         """Register a function as the handler of a queue; use it as a decorator.
 
@@ -106,17 +109,18 @@ class Consumer:
         the message goes to the dead letter queue with error type, reason and stack in its headers.
 
         - `retries=0`: no retry. `retries=None`: what the policy of the routing key says.
-        - `timeout`: a handler that takes longer has failed. For a sync function, its thread goes
-          on by itself. A text such as "30s", "5m", "1h30m", "250ms", or a `timedelta`; no number.
-        - `concurrency`: how many messages are handled at a time.
-        - `prefetch`: how many the broker hands out ahead, up to 65535.
+        - `timeout`: a handler that takes longer has failed, also if it returns in the end. For a
+          sync function, its thread goes on by itself. A text such as "30s", "5m", "1h30m",
+          "250ms", or a `timedelta`; no number.
+        - `concurrency`: how many messages are handled at a time; 20, if `prefetch` is not less.
+        - `prefetch`: how many of them and of those that wait the broker hands out, up to 65535;
+          200, if `concurrency` is not more.
         """
         wishes.a_queue(queue, Queue)
         if retries is not None:
             wishes.whole_number("retries", retries, least=0)
         wishes.whole_number("immediate", immediate, least=0)
-        wishes.whole_number("concurrency", concurrency, least=1)
-        wishes.whole_number("prefetch", prefetch, least=1, most=wishes.MOST_PREFETCH)
+        at_a_time, ahead = _widths(concurrency, prefetch)
         limits = Limits(retries=retries, immediate=immediate, timeout=_timeout(timeout))
         source = Queue(queue) if isinstance(queue, str) else queue
 
@@ -132,8 +136,8 @@ class Consumer:
                     handler=function,
                     queue=source,
                     limits=limits,
-                    concurrency=concurrency,
-                    prefetch=prefetch,
+                    concurrency=at_a_time,
+                    prefetch=ahead,
                 )
             )
             return function
@@ -153,15 +157,20 @@ class Consumer:
             if (same and queue.name) or (
                 same and queue.exchange == other.queue.exchange and name == other.name
             ):
+                shared = queue.name or f"{queue.exchange}.{name}"
                 raise SettingsError(
-                    f"handlers {other.name} and {name} would share a queue",
+                    f"handlers {other.name} and {name} would share a queue, {shared!r}",
                     remedy="a queue has one handler: name another, or call one from the other",
                 )
 
     def run(self) -> None:
         """Serve until SIGTERM or Ctrl-C, then drain, within ten seconds. At a second one no
         handler is waited for: what is being handled goes back to its queue. A third ends the
-        process as it is."""
+        process as it is.
+
+        In the main thread, where no event loop runs. Elsewhere: `await consumer.serve(stopping)`.
+        """
+        _refuse_elsewhere()
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 self._run(runner)
@@ -179,7 +188,7 @@ class Consumer:
                 runner.run(_ended(serving))
             except (SystemExit, KeyboardInterrupt) as error:
                 # In a task or callback that a handler left behind: no message is to blame.
-                log.error("consumer.ended_from_within", error=repr(error))  # noqa: TRY400
+                log.error("consumer.ended_from_within", error=repr(error))
                 ended = ended or error
                 self._stop(stopping)
         if ended is not None:
@@ -202,7 +211,7 @@ class Consumer:
                 self._settings,
                 connect=self._connect,
                 name=self._name,
-                chosen=self._chosen,
+                known=self._known,
             )
             await self._session.run(stopping, self._on_ready)
 
@@ -222,7 +231,8 @@ class Consumer:
         headers: Mapping[str, HeaderValue] | None = None,
     ) -> None:
         """Publish a persistent message, as handlers do that hand work on, and wait until the broker
-        has it. Raises `Unpublishable` if no queue takes it. Only while the consumer serves."""
+        has it. Raises `Unpublishable` if no queue takes it, and `ConnectionLost` if the consumer
+        ends, or loses the broker, before that is known. Only while the consumer serves."""
         sending = self._serving()
         properties = Properties.empty()
         if message_id is not None:
@@ -239,7 +249,8 @@ class Consumer:
             why = str(answer.error) if isinstance(answer, Poison) else str(answer)
             raise Unpublishable(
                 f"no queue took the message: exchange {exchange!r}, routing key {routing_key!r}:"
-                f" {why}"
+                f" {why}",
+                remedy="bind a queue with that key, or correct the exchange and the key",
             )
 
     def _serving(self) -> Sending:
@@ -291,6 +302,19 @@ class Consumer:
         )
 
 
+def _refuse_elsewhere() -> None:
+    if in_a_loop():
+        raise SettingsError(
+            "consumer.run() starts an event loop, and one is running here",
+            remedy="use 'await consumer.serve(stopping)', with an asyncio.Event that ends it",
+        )
+    if threading.current_thread() is not threading.main_thread():
+        raise SettingsError(
+            "consumer.run() listens to signals, which only the main thread can",
+            remedy="use 'await consumer.serve(stopping)' in a loop of that thread's own",
+        )
+
+
 async def _ended(task: asyncio.Task[None]) -> None:
     await task
 
@@ -318,6 +342,25 @@ def _timeout(wanted: Duration | None) -> timedelta | None:
             "timeout: expected more than no time at all", remedy="for no timeout, leave it out"
         )
     return timeout
+
+
+def _widths(concurrency: int | None, prefetch: int | None) -> tuple[int, int]:
+    """How many at a time, and how many ahead."""
+    if concurrency is not None:
+        wishes.whole_number("concurrency", concurrency, least=1, most=wishes.MOST_PREFETCH)
+    if prefetch is not None:
+        wishes.whole_number("prefetch", prefetch, least=1, most=wishes.MOST_PREFETCH)
+    if concurrency is None:
+        concurrency = _CONCURRENCY if prefetch is None else min(_CONCURRENCY, prefetch)
+    if prefetch is None:
+        prefetch = max(_PREFETCH, concurrency)
+    if concurrency > prefetch:
+        raise SettingsError(
+            f"concurrency: {concurrency} at a time, but with prefetch={prefetch} the broker never"
+            " hands out as many",
+            remedy=f"give a prefetch of {concurrency} or more, or leave it out",
+        )
+    return concurrency, prefetch
 
 
 def _field(name: str, value: HeaderValue) -> bytes:

@@ -15,11 +15,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
-import structlog
-
 from redrive.consumer.acks import Acks
-
-log = structlog.get_logger()
+from redrive.consumer.logs import log
 
 _PATIENCE: Final = 5.0
 _MOST_PATIENCE: Final = 60.0

@@ -25,19 +25,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-import structlog
-
 from redrive.amqp import Consumer, Delivery, Properties
 from redrive.amqp.ours import count_of
 from redrive.consumer.gate import Gate
+from redrive.consumer.logs import log
 from redrive.consumer.message import Message
 from redrive.consumer.running import ACKED, Runner
 from redrive.consumer.settling import Settling
 from redrive.domain import headers
 from redrive.domain.handling import Outcome
 from redrive.errors import MalformedData
-
-log = structlog.get_logger()
 
 _OURS: Final = b"redrive-"
 _BREATH: Final = 0.02
@@ -215,10 +212,11 @@ class Intake:
 
     def _note_set_aside(self) -> None:
         if not self._set_aside:
-            self._loop.call_later(_SAY_WITHIN, self._say_set_aside)
+            self._loop.call_later(_SAY_WITHIN, self.say_set_aside)
         self._set_aside += 1
 
-    def _say_set_aside(self) -> None:
+    def say_set_aside(self) -> None:
+        """Tell of what was set aside and not told yet."""
         if not self._set_aside:
             return
         log.warning(
@@ -257,6 +255,11 @@ class Intake:
     def idle(self) -> bool:
         return not self._ready and not self._ready_again and not self.settling
 
+    @property
+    def waiting(self) -> int:
+        """How many deliveries nobody has begun with."""
+        return len(self._ready) + len(self._ready_again)
+
     def begin_no_more(self) -> None:
         """Leave what nobody has begun with."""
         self._begins = False
@@ -277,7 +280,6 @@ class Intake:
         Copies are waited for until `deadline`, a time of the loop."""
         if self._done:
             self._flush()
-        self._say_set_aside()
         await self._put_back_again(deadline)
         await self._consumer.give_back()
         await self._again.give_back()

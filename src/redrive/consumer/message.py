@@ -10,6 +10,7 @@ from typing import Any, Final
 import orjson
 
 from redrive.amqp import Delivery, Properties
+from redrive.amqp.encodings import encodings_of, undone
 from redrive.amqp.fields import Value, octets, text_of
 from redrive.amqp.ours import count_of
 from redrive.consumer.signals import DeadLetter
@@ -19,6 +20,8 @@ from redrive.domain.handling import BODY
 from redrive.domain.letter import Envelope
 from redrive.errors import MalformedData
 
+_HAS_CONTENT_ENCODING: Final = 0x40
+"""In the first byte of properties, which says which of them there are."""
 _OURS: Final = b"redrive-"
 _MANY_DIGITS: Final = re.compile(rb"[0-9]{19}")
 
@@ -26,9 +29,10 @@ _MANY_DIGITS: Final = re.compile(rb"[0-9]{19}")
 class Message:
     """One message, as its handler sees it.
 
-    `body` is the raw bytes; `json()` parses them. The properties of AMQP that matter to handlers
-    are attributes: `message_id`, `correlation_id`, `reply_to`, `content_type`, `type`, `app_id`,
-    `priority`, `timestamp`; None where they are not set.
+    `body` is the bytes as they came; `content` is them without their content encoding (gzip,
+    deflate, zstd), and `json()` parses that. The properties of AMQP that matter to handlers are
+    attributes: `message_id`, `correlation_id`, `reply_to`, `content_type`, `content_encoding`,
+    `type`, `app_id`, `priority`, `timestamp`; None where they are not set.
     """
 
     __slots__ = ("_delivery", "_properties", "_queue", "_vhost", "body")
@@ -48,12 +52,26 @@ class Message:
 
     def json(self) -> Any:
         """The body as JSON. One that is not JSON goes to the dead letter queue: no retry helps."""
+        content = self.content
         try:
-            value = orjson.loads(self.body)
+            value = orjson.loads(content)
             # Beyond 64 bits it would make a float of a whole number, and lose digits.
-            return json.loads(self.body) if _MANY_DIGITS.search(self.body) else value
+            return json.loads(content) if _MANY_DIGITS.search(content) else value
         except ValueError as error:
-            raise DeadLetter(f"the body is not JSON: {error}", error_type=BODY) from error
+            raise misfit(self, f"the body is not JSON: {error}") from error
+
+    @property
+    def content(self) -> bytes:
+        """The body without its content encoding (gzip, deflate, zstd). As it came if it has none,
+        or one that cannot be undone, or more than 16 MiB without it."""
+        return self._undone()[0]
+
+    def _undone(self) -> tuple[bytes, str | None]:
+        if not (self._delivery.properties[:1] or b"\0")[0] & _HAS_CONTENT_ENCODING:
+            return self.body, None  # without a look at the properties, as of most messages
+        encodings, _ = encodings_of(self.content_encoding)
+        content, _, trouble = undone(self.body, encodings)
+        return content, trouble
 
     @property
     def retry_count(self) -> int:
@@ -137,6 +155,10 @@ class Message:
         return self._text("content_type")
 
     @property
+    def content_encoding(self) -> str | None:
+        return self._text("content_encoding")
+
+    @property
     def type(self) -> str | None:
         return self._text("type")
 
@@ -173,3 +195,10 @@ class Message:
         found = self._opened().header_field(name)
         noted = text_of(self._opened().header_field(headers.QUEUE))
         return found if noted is None or octets(noted) == octets(self._queue) else None
+
+
+def misfit(message: Message, reason: str) -> DeadLetter:
+    """What to raise of a body that is not what its handler expects."""
+    trouble = message._undone()[1]
+    why = reason if trouble is None else f"{reason}; it {trouble}"
+    return DeadLetter(why, error_type=BODY)

@@ -17,19 +17,16 @@ from datetime import timedelta
 from hashlib import blake2b
 from typing import Final, Literal
 
-import structlog
-
 from redrive.amqp import Connection
 from redrive.broker.ladder import describe_ladder
 from redrive.broker.live import SpareChannel
 from redrive.broker.topology import DELIVERY_LIMIT, Argument, return_key
 from redrive.consumer import wishes
+from redrive.consumer.logs import log
 from redrive.consumer.signals import Duration, read_duration
 from redrive.domain.deaths import AGAIN, ALONE
 from redrive.errors import AccessRefused, NotFound, PreconditionFailed, SettingsError
 from redrive.settings.sections import TopologySettings
-
-log = structlog.get_logger()
 
 _LONGEST_NAME: Final = 255
 
@@ -121,8 +118,10 @@ def queue_beside(mark: str, prefix: str, queue: str) -> str:
 class Declaring:
     """Declares what handlers need, on one connection."""
 
-    def __init__(self, connection: Connection, topology: TopologySettings) -> None:
+    def __init__(self, connection: Connection, topology: TopologySettings, said: set[str]) -> None:
+        """`said` is of which queues was told that they are used as they are."""
         self._topology = topology
+        self._said = said
         self._spare = SpareChannel(connection)
 
     async def queue(self, queue: Queue, handler: str, *, before: str = "") -> Declared:
@@ -179,16 +178,18 @@ class Declaring:
         except (PreconditionFailed, AccessRefused) as error:
             if not name or await self._spare.count(name) is None:
                 if isinstance(error, PreconditionFailed):
-                    error.remedy = f"correct the arguments of the queue {name!r}: it is not there"
+                    error.advise(f"correct the arguments of the queue {name!r}: it is not there")
                 raise
-            log.info("consumer.queue_used_as_it_is", queue=name, because=error.text)
+            if name not in self._said:  # not again each time that the broker is lost
+                self._said.add(name)
+                log.info("consumer.queue_used_as_it_is", queue=name, because=error.text)
             return name, False
 
     async def _must_exist(self, name: str) -> None:
         try:
             await (await self._spare.open()).inspect_queue(name)
         except NotFound as error:
-            error.remedy = "declare the queue, or leave out declare=False"
+            error.advise("declare the queue, or leave out declare=False")
             raise
 
     async def _exchange(self, exchange: str) -> None:

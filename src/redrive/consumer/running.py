@@ -2,7 +2,8 @@
 
 An async handler runs in the task that asks, without a task of its own: most of the cost of a
 message would be that task. Its first step is taken at once; only if it waits for something is there
-a timer. A handler that never waits cannot be interrupted, by nobody.
+a timer. A handler that never waits cannot be interrupted, by nobody; nor one that swallows the
+cancellation by its timeout. Either has failed all the same if its time was up when it returned.
 
 A sync handler runs in a thread. A thread cannot be ended: after its timeout it goes on by itself,
 and the message counts as failed and is not tried again at once.
@@ -21,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
+import time
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
@@ -30,9 +32,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-import structlog
-
 from redrive.consumer.arguments import arguments_of
+from redrive.consumer.logs import log
 from redrive.consumer.message import Message
 from redrive.consumer.signals import DeadLetter, RetryAfter
 from redrive.consumer.threads import in_thread
@@ -41,14 +42,14 @@ from redrive.domain.durations import format_duration
 from redrive.domain.failure import Failure
 from redrive.domain.handling import Outcome, Tried, after_failure, after_request
 
-log = structlog.get_logger()
-
 Handler = Callable[..., Any]
 
 _MAX_STACK: Final = 6_000
 _MAX_REASON: Final = 3_000
 """Characters. What Redrive adds to a message has 16 KiB, and neither an error that quotes a whole
 document nor a deep stack may take the room of the deaths. Both ends are kept."""
+_GOES_ON: Final = 2.0
+"""Seconds that a handler has to end, once its timeout has cancelled it, before that is told."""
 ACKED: Final = handling.Acked()
 
 
@@ -101,6 +102,7 @@ class Runner:
         self._arguments = arguments_of(handler)
         self._threaded = not _is_async(handler)
         self._handler = handler
+        self._ignored_its_timeout = False
 
     async def run(self, message: Message) -> Outcome:
         """Give the handler its message; what should become of that."""
@@ -116,7 +118,7 @@ class Runner:
             # Something that the handler awaited was cancelled, or the handler by itself.
             problem: BaseException = error
         except BaseException as error:  # whatever a handler raises is its message's
-            if isinstance(error, GeneratorExit) and not _in_a_loop():
+            if isinstance(error, GeneratorExit) and not in_a_loop():
                 raise  # nobody's: the loop is gone, and its coroutines are closed
             problem = error
         if is_being_cancelled():
@@ -140,7 +142,7 @@ class Runner:
         """What should become of a message that failed."""
         try:
             return self._judge(message, problem)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             # A defect of ours, met in one message: that one is dead, the others go on.
             log.exception("consumer.defect", queue=message.queue)
             return handling.DeadLettered(failure_of(error))
@@ -161,33 +163,68 @@ class Runner:
             left -= 1
 
     async def _once(self, arguments: tuple[Any, ...]) -> None:
+        """Raises `TimedOut` also of a handler that returns once its time is up: it may have kept
+        the loop from interrupting it."""
+        up = None if self._timeout is None else time.monotonic() + self._timeout
         if self._threaded:
             coroutine: Coroutine[Any, Any, Any] = in_thread(self._handler, *arguments)
         else:
             coroutine = self._handler(*arguments)
+        given, left = None, None
         try:
             waits_for = coroutine.send(None)
         except StopIteration as end:
-            if end.value is None:
-                return
-            if not inspect.isawaitable(end.value):
-                _look_at(end.value)
-                return
-            left: Awaitable[Any] = end.value
+            given = end.value
+            if given is not None and inspect.isawaitable(given):
+                left = given
         else:
             left = _Rest(coroutine, waits_for)
-        self.on_wait()
-        timer = asyncio.timeout(self._timeout)
+        if left is not None:
+            self.on_wait()
+            given = await (_in_full(left) if up is None else self._wait(left, up))
+        if given is not None:
+            _look_at(given)
+        if up is not None and time.monotonic() > up:
+            raise TimedOut(self._limits.timeout)
+
+    async def _wait(self, left: Awaitable[Any], up: float) -> Any:
+        """What a handler gives back when it has done what is left, until its time is up."""
+        loop = asyncio.get_running_loop()
+        late: asyncio.TimerHandle | None = None
+        timer = asyncio.timeout(up - time.monotonic())
+
+        def goes_on() -> None:
+            nonlocal late
+            if timer.expired():
+                late = late or loop.call_later(_GOES_ON, self._note_ignored)
+
+        if isinstance(left, _Rest):
+            left.on_going_on = goes_on
         try:
             async with timer:
-                given = await left
-                while inspect.isawaitable(given):
-                    given = await given
+                given = await _in_full(left)
         except TimeoutError:
             if timer.expired():
                 raise TimedOut(self._limits.timeout) from None
             raise
-        _look_at(given)
+        finally:
+            if late is not None:
+                late.cancel()
+        if timer.expired():  # it swallowed the cancellation
+            _look_at(given)
+            raise TimedOut(self._limits.timeout)
+        return given
+
+    def _note_ignored(self) -> None:
+        if self._ignored_its_timeout:  # once, not for every message
+            return
+        self._ignored_its_timeout = True
+        log.warning(
+            "consumer.timeout_ignored",
+            handler=getattr(self._handler, "__name__", type(self._handler).__name__),
+            timeout=format_duration(self._limits.timeout or timedelta()),
+            remedy="let asyncio.CancelledError pass: it goes on, and keeps its place",
+        )
 
     def _judge(self, message: Message, problem: BaseException | Failure) -> Outcome:
         tried = self._tried(message)
@@ -218,11 +255,13 @@ class TimedOut(Exception):
 class _Rest(Awaitable[Any]):
     """The rest of a coroutine whose first step was taken, to be awaited by the same task."""
 
-    __slots__ = ("_coroutine", "_waits_for")
+    __slots__ = ("_coroutine", "_waits_for", "on_going_on")
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any], waits_for: Any) -> None:
         self._coroutine = coroutine
         self._waits_for = waits_for
+        self.on_going_on: Callable[[], None] | None = None
+        """Called when it was cancelled, and waits for something all the same."""
 
     def __await__(self) -> Generator[Any, Any, Any]:
         coroutine, waits_for = self._coroutine, self._waits_for
@@ -235,16 +274,27 @@ class _Rest(Awaitable[Any]):
                     raise
                 except BaseException as error:  # a cancellation, handed on  # noqa: BLE001
                     waits_for = coroutine.throw(error)
+                    if self.on_going_on is not None:
+                        self.on_going_on()
                 else:
                     waits_for = coroutine.send(answer)
         except StopIteration as end:
             return end.value
 
 
+async def _in_full(given: Any) -> Any:
+    """What comes of it when everything that can be awaited was."""
+    while inspect.isawaitable(given):
+        given = await given
+    return given
+
+
 def _look_at(given: object) -> None:
     """Raise what a handler gave back and should have raised, or has not done."""
     if isinstance(given, (RetryAfter, DeadLetter)):
         raise given
+    if isinstance(given, type) and issubclass(given, (RetryAfter, DeadLetter)):
+        raise given  # as of a raised class, Python makes the exception, or says what it lacks
     if inspect.isgenerator(given) or inspect.isasyncgen(given):
         raise TypeError("the handler gave back a generator, of which nothing has run")
 
@@ -255,7 +305,8 @@ def _is_async(handler: Handler) -> bool:
     )
 
 
-def _in_a_loop() -> bool:
+def in_a_loop() -> bool:
+    """Whether an event loop runs in this thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -6,7 +6,7 @@ import asyncio
 
 from redrive.amqp import Publish
 from redrive.amqp.lane import Lane, LaneOutcome, Poison
-from redrive.errors import BrokerError
+from redrive.errors import BrokerError, ConnectionLost
 
 
 class Sending:
@@ -14,6 +14,8 @@ class Sending:
 
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
+        self._waiting: set[asyncio.Future[LaneOutcome]] = set()
+        self._ended = False
 
     @property
     def user(self) -> str:
@@ -21,16 +23,38 @@ class Sending:
         return self._lane.user
 
     async def send(self, publish: Publish) -> LaneOutcome:
-        """Publish one message; what became of it. Waits while the broker blocks publishers."""
+        """Publish one message; what became of it. Waits while the broker blocks publishers. Raises
+        `ConnectionLost` if this ends before that is known."""
         await self._lane.ready()
+        if self._ended:
+            raise ConnectionLost(
+                "the consumer ended, or lost the broker: it was not published",
+                remedy="publish it again once it serves",
+            )
         answer: asyncio.Future[LaneOutcome] = asyncio.get_running_loop().create_future()
         publish.context = answer
         for _, error in self._lane.publish_all((publish,)):
             return Poison(BrokerError(str(error)))
-        return await answer
+        self._waiting.add(answer)
+        try:
+            return await answer
+        finally:
+            self._waiting.discard(answer)
+
+    def end(self) -> None:
+        """Have nobody wait for an answer that does not come any more."""
+        self._ended = True
+        for answer in self._waiting:
+            if not answer.done():
+                answer.set_exception(
+                    ConnectionLost(
+                        "the consumer ended, or lost the broker, before the broker confirmed",
+                        remedy="publish it again once it serves; the broker may have it already",
+                    )
+                )
 
     async def run(self) -> None:
-        """Until the lane is lost; then its error is raised, and nobody's wait ends."""
+        """Until the lane is lost; then its error is raised."""
         while True:
             for publish, outcome in await self._lane.next_outcomes():
                 answer = publish.context

@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Any, Final
-
-import structlog
 
 from redrive.amqp import Connection
 from redrive.amqp.lane import Connect, Lane
@@ -28,6 +26,7 @@ from redrive.consumer.alone import Alone
 from redrive.consumer.copies import Copies
 from redrive.consumer.gate import Gate
 from redrive.consumer.intake import Intake, Sources
+from redrive.consumer.logs import log
 from redrive.consumer.queues import Declared, Declaring, Queue
 from redrive.consumer.receipts import Receipts
 from redrive.consumer.running import Handler, Limits, Runner
@@ -36,8 +35,6 @@ from redrive.consumer.settling import Settling
 from redrive.consumer.wishes import MOST_PREFETCH
 from redrive.errors import BrokerError, NotFound, the_reason
 from redrive.settings import Settings
-
-log = structlog.get_logger()
 
 _BEGIN_WITHIN: Final = 4.0
 """Seconds in which a consumer that should stop still begins with what it has."""
@@ -53,6 +50,7 @@ for closing."""
 _PUT_BACK_ALONE_WITHIN: Final = 8.8
 """Seconds for what was handled alone, which is put back first: the others need some too."""
 _LOOK_EVERY: Final = 0.02
+_LOOK_FOR_A_RETRIER_EVERY: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +65,17 @@ class Registered:
     prefetch: int
 
 
+@dataclass(slots=True)
+class Known:
+    """What outlives a session."""
+
+    chosen: dict[str, str] = field(default_factory=dict)
+    """The names that the broker chose for queues, by handler and exchange."""
+    used_as_they_are: set[str] = field(default_factory=set)
+    """The queues of which that was told."""
+    no_retrier_told: bool = False
+
+
 class Session:
     """Serves handlers on connections of its own."""
 
@@ -77,11 +86,9 @@ class Session:
         *,
         connect: Connect,
         name: str,
-        chosen: dict[str, str],
+        known: Known,
     ) -> None:
-        """`chosen` are the names that the broker chose for queues, by handler and exchange; they
-        outlive a session."""
-        self._chosen = chosen
+        self._known = known
         self._registered = registered
         self._settings = settings
         self._connect = connect
@@ -109,6 +116,10 @@ class Session:
             await aside.close()
             await source.close()
         finally:
+            for intake in self._intakes:
+                intake.say_set_aside()
+            if self.sending is not None:
+                self.sending.end()
             self.sending = None
             lane.abort()
             if aside is not None:
@@ -141,7 +152,10 @@ class Session:
     ) -> None:
         try:
             async with asyncio.TaskGroup() as tasks, self._ending():
-                publishing = tasks.create_task(self._part(sending.run()))
+                beside = [
+                    tasks.create_task(self._part(part))
+                    for part in (sending.run(), self._look_for_a_retrier(aside))
+                ]
                 running: list[asyncio.Task[None]] = []
                 for registered in self._registered:
                     workers = await self._open(registered, source, aside, sending)
@@ -151,9 +165,29 @@ class Session:
                 began = asyncio.get_running_loop().time()
                 await self._drain(began)
                 await self._end(running, began)
-                publishing.cancel()
+                for task in beside:
+                    task.cancel()
         except BaseExceptionGroup as group:
             raise the_reason(group) from group
+
+    async def _look_for_a_retrier(self, connection: Connection) -> None:
+        """Say it, once, if retries have waited and nobody brings them back."""
+        topology, spare = self._settings.topology, SpareChannel(connection)
+        while not self._known.no_retrier_told:
+            await asyncio.sleep(_LOOK_FOR_A_RETRIER_EVERY)
+            for queue in topology.of_each_tier(topology.names.delayed_queue):
+                found = None
+                with suppress(BrokerError):  # a lost connection is the others' to tell
+                    found = await spare.count(queue)
+                messages, consumers = found or (0, 0)
+                if messages and not consumers and not self._known.no_retrier_told:
+                    self._known.no_retrier_told = True
+                    log.warning(
+                        "consumer.no_retrier",
+                        queue=queue,
+                        messages=messages,
+                        remedy="start 'redrive run', which brings retries back to their queues",
+                    )
 
     @asynccontextmanager
     async def _ending(self) -> AsyncIterator[None]:
@@ -182,12 +216,12 @@ class Session:
     ) -> Sequence[Coroutine[Any, Any, None]]:
         """Declare and consume a handler's queue; what has to run for it."""
         topology = self._settings.topology
-        declaring = Declaring(aside, topology)
-        known = f"{registered.name} {registered.queue.exchange}"
-        before = self._chosen.get(known, "")
+        declaring = Declaring(aside, topology, self._known.used_as_they_are)
+        whose = f"{registered.name} {registered.queue.exchange}"
+        before = self._known.chosen.get(whose, "")
         declared = await declaring.queue(registered.queue, registered.name, before=before)
         if registered.queue.name == "":
-            self._chosen[known] = declared.name
+            self._known.chosen[whose] = declared.name
         settling = self._settling(registered, declared, declaring, sending)
         place = (declared.name, source.address.vhost)
         runner = Runner(registered.handler, registered.limits, tiers=len(topology.tiers))
@@ -244,15 +278,27 @@ class Session:
             alone.stop()
         for intake in self._intakes:
             await intake.stop_taking()
+        had, back = self._handled() + self._waiting(), 0
         if not await self._idle_by(began + _BEGIN_WITHIN):
+            back = self._waiting()
             for intake in self._intakes:
                 intake.begin_no_more()
             if not await self._idle_by(began + _END_WITHIN):
-                handled = self._gate.running + self._gate.alone
+                handled = self._handled()
+                back += handled
                 log.warning("consumer.ends_while_handling", messages=handled)
                 self._ends = True
                 deadline = began + _PUT_BACK_ALONE_WITHIN
                 await asyncio.gather(*[alone.give_back(deadline) for alone in self._alone])
+        log.info("consumer.drained", settled=had - back, given_back=back)
+
+    def _handled(self) -> int:
+        """How many messages are being handled."""
+        return self._gate.running + self._gate.alone
+
+    def _waiting(self) -> int:
+        """How many have arrived, and nobody has begun with them."""
+        return sum(intake.waiting for intake in self._intakes)
 
     async def _end(self, running: Sequence[asyncio.Task[None]], began: float) -> None:
         """End what runs, and give back what is left. In this order: or another process could have a

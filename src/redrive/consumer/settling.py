@@ -18,20 +18,17 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Final, Protocol
 
-import structlog
-
 from redrive.amqp import Delivery, Publish, Refused, Returned
 from redrive.amqp.confirms import CONFIRMED
 from redrive.amqp.lane import LaneOutcome, Poison
 from redrive.consumer.copies import Copies
+from redrive.consumer.logs import log
 from redrive.consumer.queues import Declared
 from redrive.consumer.receipts import Receipts
 from redrive.consumer.sending import Sending
 from redrive.consumer.telling import about, about_outcome
 from redrive.domain.handling import Acked, DeadLettered, Delayed, LeftToPolicy, Outcome, Retried
 from redrive.errors import BrokerError, Unpublishable
-
-log = structlog.get_logger()
 
 _AGAIN: Final = timedelta(seconds=5)
 _WAIT_FOR_A_PERSON: Final = timedelta(minutes=10)
@@ -216,7 +213,7 @@ class Settling:
     async def _send_receipt(self, delivery: Delivery) -> None:
         try:
             receipt = self._receipts.of(delivery)
-        except Exception:  # a defect of ours: the message was handled all the same
+        except Exception:  # of ours: the message was handled all the same  # noqa: BLE001
             log.exception("consumer.defect", **about(delivery, self._declared))
             return
         if receipt is None:

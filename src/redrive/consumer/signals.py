@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Final
 
 from redrive.domain.durations import format_duration, parse_duration
 from redrive.errors import SettingsError
 
 Duration = timedelta | str
 """A `timedelta`, or a text such as "30s", "5m", "1h30m"."""
+_LONGEST: Final = timedelta(days=366)
+"""Beyond, it is more likely a slip than meant; and somebody would have to know of it still."""
 
 
 class RetryAfter(Exception):
     """Raise it to have the message delivered again after `delay`, on any queue type.
 
-    `delay` is a text such as "90s", "5m", "1h30m", "250ms", or a `timedelta`. A number is refused:
-    it does not say of what.
+    `delay` is a text such as "90s", "5m", "1h30m", "250ms", or a `timedelta`, of a year at most. A
+    number is refused: it does not say of what.
 
     It counts as a retry: `retry_count` is one more next time, and with `retries` used up the
     message is dead. With `counts=False` neither is so, and the handler must know when to stop. It
@@ -65,4 +68,9 @@ def read_duration(what: str, value: Duration) -> timedelta:
         ) from None
     if duration < timedelta():
         raise SettingsError(f"{what}: a duration is never negative, got {duration}")
+    if duration > _LONGEST:
+        raise SettingsError(
+            f"{what}: expected a year at most, got {value!r}",
+            remedy="have what is due later published later, by a scheduler",
+        )
     return duration

@@ -65,12 +65,12 @@ class Layer:
                     )
 
 
-def read_flags(flags: Mapping[str, str | None]) -> Layer:
-    """Flags by key; None is a flag that was not given."""
+def read_flags(flags: Mapping[str, str | None], *, called: str | None = None) -> Layer:
+    """Flags by key; None is a flag that was not given. `called` is where they are no flags."""
     layer = Layer()
     for key, text in flags.items():
         if text is not None:
-            flag = "--" + key.replace(".", "-").replace("_", "-")
+            flag = called or "--" + key.replace(".", "-").replace("_", "-")
             layer.add_text(key, text, Source("flag", flag))
     return layer
 

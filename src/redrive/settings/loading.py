@@ -55,13 +55,14 @@ class Loaded:
 def load(
     *,
     flags: Mapping[str, str | None] | None = None,
+    called: str | None = None,
     config: Path | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Loaded:
     """Read all layers; SettingsError with a line for each thing that is wrong.
 
-    `flags` are values by key (`{"broker.url": …}`, None where not given). `config` is read instead
-    of the usual files.
+    `flags` are values by key (`{"broker.url": …}`, None where not given); `called` is what they are
+    called where they are no flags. `config` is read instead of the usual files.
     """
     if config is None:
         from_files = [
@@ -70,7 +71,7 @@ def load(
     else:
         from_files = [layers.read_file(config, required=True)]
     nearest_first = [
-        layers.read_flags(flags or {}),
+        layers.read_flags(flags or {}, called=called),
         layers.read_environment(environ),
         layers.read_conventional(environ),
         *from_files,

@@ -11,33 +11,17 @@ import codecs
 import json
 import math
 import re
-import sys
-import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
+from redrive.amqp.encodings import encodings_of, is_charset, undone
 
-MOST_DECODED: Final = 16 * 2**20
-"""How many bytes a body may have once its encodings are undone."""
-MOST_ENCODINGS: Final = 5
-# Each costs a copy of all that follows it.
-_MOST_MEMBERS: Final = 500
 DEEPEST_JSON: Final = 100
 """JSON that is nested deeper is shown as text: readers and writers of it recurse."""
 
-_NOTHING_TO_UNDO: Final = frozenset({"", "identity", "binary", "8bit", "7bit", "none"})
 _JSON_TYPE: Final = re.compile(r"\s*[^;\s]*[/+]json\s*(;|$)", re.IGNORECASE)
 _CHARSET: Final = re.compile(r";\s*charset\s*=\s*\"?([^\s;\"]+)", re.IGNORECASE)
-# Python's own codecs, made for other things than message bodies; some are slow on hostile input.
-_NO_CHARSETS: Final = frozenset(
-    {"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "utf-7"}
-)
 # What makes a terminal do things, or shows that this is no text.
 _NOT_TEXT: Final = re.compile("[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
 
@@ -72,10 +56,10 @@ class Decoded:
 
 def decode_body(body: bytes, content_type: str | None, content_encoding: str | None) -> Decoded:
     """Understand a body by what its properties say of it, and by itself."""
-    encodings, charset = _encodings(content_encoding)
-    content, undone, problem = _undo(body, encodings)
+    encodings, charset = encodings_of(content_encoding)
+    content, names, problem = undone(body, encodings)
     if problem:
-        content, undone = body, ()
+        content, names = body, ()
     declared = _CHARSET.search(content_type or "")
     text = _text(content, declared[1] if declared else charset, content_type)
     kind, document, repeats = _understand(content, text, content_type)
@@ -85,7 +69,7 @@ def decode_body(body: bytes, content_type: str | None, content_encoding: str | N
         text=None if kind is Kind.BINARY else text or "",
         document=document,
         repeats_keys=repeats,
-        undone=undone,
+        undone=names,
         problem=problem,
     )
 
@@ -94,10 +78,10 @@ def charset_of(content: bytes, content_type: str | None, content_encoding: str |
     """The charset that a content is written in, so that its text can be written back the same: a
     byte order mark counts as text. One that nobody knows counts as UTF-8."""
     declared = _CHARSET.search(content_type or "")
-    charset = declared[1] if declared else _encodings(content_encoding)[1]
+    charset = declared[1] if declared else encodings_of(content_encoding)[1]
     if charset is None and _is_json_type(content_type):
         charset = json.detect_encoding(content)
-    elif charset is None or not _is_charset(charset):
+    elif charset is None or not is_charset(charset):
         charset = "utf-8"
     name = codecs.lookup(charset).name
     if name == "utf-16":
@@ -121,99 +105,6 @@ def _understand(
     return (Kind.BINARY if _NOT_TEXT.search(text) else Kind.TEXT), None, False
 
 
-# Content encodings
-
-
-def _encodings(content_encoding: str | None) -> tuple[list[str], str | None]:
-    """The encodings to undo, the outermost first, and the charset that many write here instead."""
-    encodings = []
-    charset = None
-    for word in reversed((content_encoding or "").split(",")):
-        name = word.strip().lower()
-        if name in _NOTHING_TO_UNDO:
-            continue
-        if name not in _DECODERS and _is_charset(name):
-            charset = name
-        else:
-            encodings.append(name)
-    return encodings, charset
-
-
-def _undo(body: bytes, encodings: list[str]) -> tuple[bytes, tuple[str, ...], str | None]:
-    if len(encodings) > MOST_ENCODINGS:
-        return (
-            body,
-            (),
-            f"has {len(encodings)} content encodings; at most {MOST_ENCODINGS} are read",
-        )
-    content = body
-    for name in encodings if body else ():
-        decoder = _DECODERS.get(name)
-        if decoder is None:
-            return body, (), f"content encoding {name!r} is not one that is read here"
-        try:
-            content = decoder(content)
-        except _TooLarge:
-            most = MOST_DECODED // 2**20
-            return body, (), f"would be larger than {most} MiB without its encoding {name!r}"
-        except (zlib.error, zstd.ZstdError, EOFError, ValueError):
-            return body, (), f"is not {name}, though its content encoding says so"
-    return content, tuple(encodings), None
-
-
-class _TooLarge(Exception):
-    """More than `MOST_DECODED` bytes would come of it."""
-
-
-def _gzip(data: bytes) -> bytes:
-    # The zeros that some writers pad with are not another member.
-    return _members(data, lambda: zlib.decompressobj(wbits=31), padding=b"\x00")
-
-
-def _deflate(data: bytes) -> bytes:
-    try:
-        return _members(data, lambda: zlib.decompressobj(wbits=15))
-    except zlib.error:
-        # Half of the world writes it without the wrapping that the standard asks for.
-        return _members(data, lambda: zlib.decompressobj(wbits=-15))
-
-
-def _zstd(data: bytes) -> bytes:
-    return _members(data, zstd.ZstdDecompressor)
-
-
-def _members(data: bytes, decompressor: Callable[[], Any], *, padding: bytes = b"") -> bytes:
-    """Everything that follows one another in `data`, or `EOFError` if the last one is cut off."""
-    parts: list[bytes] = []
-    room = MOST_DECODED
-    rest = data
-    if len(data) > 2 * MOST_DECODED:
-        raise _TooLarge
-    while rest or not parts:
-        if len(parts) == _MOST_MEMBERS:
-            raise _TooLarge
-        one = decompressor()
-        # One byte more than fits tells what is too large from what just fits.
-        part = one.decompress(rest, room + 1)
-        room -= len(part)
-        if room < 0:
-            raise _TooLarge
-        if not one.eof:
-            raise EOFError
-        parts.append(part)
-        rest = one.unused_data.lstrip(padding) if padding else one.unused_data
-    return b"".join(parts)
-
-
-_DECODERS: Final[dict[str, Callable[[bytes], bytes]]] = {
-    "gzip": _gzip,
-    "x-gzip": _gzip,
-    "deflate": _deflate,
-    "zlib": _deflate,
-    "zstd": _zstd,
-}
-
-
 # Text
 
 
@@ -221,20 +112,11 @@ def _is_json_type(content_type: str | None) -> bool:
     return content_type is not None and _JSON_TYPE.match(content_type) is not None
 
 
-def _is_charset(name: str) -> bool:
-    try:
-        found = codecs.lookup(name)
-    except (LookupError, ValueError):  # ValueError: a NUL in the name
-        return False
-    # Not public, but the only thing that tells `utf-8` from `zlib` and `rot13`.
-    return found.name not in _NO_CHARSETS and getattr(found, "_is_text_encoding", False)
-
-
 def _text(content: bytes, charset: str | None, content_type: str | None) -> str | None:
     """The text, None if it is not in its charset. A charset that nobody knows counts as UTF-8."""
     if charset is None and _is_json_type(content_type):
         charset = json.detect_encoding(content)
-    elif charset is None or not _is_charset(charset):
+    elif charset is None or not is_charset(charset):
         charset = "utf-8"
     try:
         return content.decode(charset).removeprefix("\ufeff")

@@ -193,7 +193,7 @@ class OnePass:
             await source.close()
             closed = True
         except (ConnectionLost, ConsumerCancelled) as error:
-            error.remedy = _AGAIN  # theirs is meant for what connects again by itself
+            error.advise(_AGAIN)  # theirs is meant for what connects again by itself
             raise
         finally:
             lane.abort()

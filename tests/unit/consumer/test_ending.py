@@ -13,6 +13,7 @@ import structlog
 
 from redrive import Consumer, Message
 from redrive.consumer import consumer as module
+from redrive.errors import SettingsError
 from tests.services.consuming import eventually, serving
 
 
@@ -63,3 +64,34 @@ async def test_a_problem_that_lasts_is_told_now_and_then(monkeypatch: pytest.Mon
     assert {each["event"] for each in logs} == {"consumer.lost"}
     # With waits of 0.2, 0.4, 0.8 seconds at most, there were more tries than lines.
     assert logs[1]["retry_in_s"] > 0.2
+
+
+async def test_who_has_a_loop_is_told_to_serve_in_it() -> None:
+    consumer = Consumer("amqp://guest:guest@127.0.0.1:1/")
+    with pytest.raises(SettingsError, match="one is running here") as refused:
+        consumer.run()
+    assert "await consumer.serve(stopping)" in refused.value.remedy
+
+
+def test_who_has_a_thread_is_told_to_serve_in_a_loop_of_its_own() -> None:
+    consumer, told = Consumer("amqp://guest:guest@127.0.0.1:1/"), []
+
+    @consumer.handler("q")
+    async def settle(message: Message) -> None: ...
+
+    def run() -> None:
+        try:
+            consumer.run()
+        except SettingsError as error:
+            told.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(30)
+    assert "await consumer.serve(stopping)" in told[0].remedy
+
+
+def test_a_wrong_address_is_told_as_what_was_given_to_the_consumer() -> None:
+    with pytest.raises(SettingsError, match="from the address given to Consumer") as refused:
+        Consumer("http://x")
+    assert "--" not in str(refused.value)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
+import gzip
 import os
 import subprocess
 import sys
 import threading
+import time
+import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,13 +21,22 @@ from typing import Any
 
 import pydantic
 import pytest
+import structlog
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 from redrive import Consumer, DeadLetter, Message, Queue, RetryAfter
+from redrive.consumer import consumer as module_of_consumers
+from redrive.consumer import running as module
 from redrive.consumer.arguments import arguments_of
-from redrive.consumer.running import Limits, Runner
+from redrive.consumer.running import Limits, Runner, remember_limits
 from redrive.domain.handling import Acked, DeadLettered, Delayed, LeftToPolicy, Retried
 from redrive.errors import SettingsError
-from redrive.testing import Handling, a_message
+from redrive.testing import Handling, a_message, handle
+from tests.services.eventually import eventually_async
 
 TIERS = 3
 
@@ -113,6 +126,94 @@ async def test_a_handler_that_takes_too_long_is_cancelled_and_has_failed() -> No
     assert isinstance(outcome, DeadLettered)
     assert outcome.failure.error_type == "TIMEOUT"
     assert cancelled == [True, True]
+
+
+async def blocks(message: Message) -> None:
+    time.sleep(0.1)  # noqa: ASYNC251
+
+
+async def blocks_at_the_end(message: Message) -> None:
+    await asyncio.sleep(0)
+    time.sleep(0.1)  # noqa: ASYNC251
+
+
+async def swallows_its_end(message: Message) -> None:
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(60)
+
+
+async def gives_work_back_that_swallows_its_end(message: Message) -> object:
+    return swallows_its_end(message)
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [blocks, blocks_at_the_end, swallows_its_end, gives_work_back_that_swallows_its_end],
+)
+async def test_a_handler_that_returns_once_its_time_is_up_has_failed(
+    handler: Callable[[Message], object], handled: Handling
+) -> None:
+    limits = Limits(retries=0, timeout=timedelta(milliseconds=20))
+    outcome = await Runner(handler, limits, tiers=TIERS).run(a_message())
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.failure.error_type == "TIMEOUT"
+    remember_limits(handler, limits)
+    handled(handler).is_dead_lettered(error_type="TIMEOUT")
+
+
+async def test_what_a_late_handler_asks_for_is_heard() -> None:
+    async def late(message: Message) -> None:
+        time.sleep(0.1)  # noqa: ASYNC251
+        raise DeadLetter("no use", error_type="NO_USE")
+
+    async def late_and_returns_it(message: Message) -> object:
+        await swallows_its_end(message)
+        return DeadLetter("no use", error_type="NO_USE")
+
+    for handler in (late, late_and_returns_it):
+        outcome = await runner(handler, timeout=timedelta(milliseconds=20)).run(a_message())
+        assert isinstance(outcome, DeadLettered)
+        assert outcome.failure.error_type == "NO_USE"
+
+
+async def test_a_handler_that_goes_on_after_its_timeout_is_told_of_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_GOES_ON", 0.02)
+    told = asyncio.Event()
+
+    async def goes_on(message: Message) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        await told.wait()
+
+    runs = runner(goes_on, timeout=timedelta(milliseconds=20))
+    with structlog.testing.capture_logs() as logs:
+        both = asyncio.gather(runs.run(a_message()), runs.run(a_message()))
+        await eventually_async(lambda: bool(logs), what="the warning")
+        await asyncio.sleep(0.1)  # the second's would come now
+        told.set()
+        await both
+    assert [(each["event"], each["handler"]) for each in logs] == [
+        ("consumer.timeout_ignored", "goes_on")
+    ]
+
+
+async def test_a_handler_that_ends_after_its_timeout_is_not_told_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_GOES_ON", 0.02)
+
+    async def tidies_up(message: Message) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0)
+
+    with structlog.testing.capture_logs() as logs:
+        await runner(tidies_up, timeout=timedelta(milliseconds=20)).run(a_message())
+        await asyncio.sleep(0.1)  # it would come now
+    assert not logs
 
 
 async def test_a_timeout_of_the_handlers_own_is_its_own_error() -> None:
@@ -626,10 +727,10 @@ def test_a_queue_that_the_broker_named_may_be_consumed() -> None:
 def test_a_queue_has_one_handler() -> None:
     consumer = a_consumer()
     consumer.handler("q")(fails)
-    with pytest.raises(SettingsError, match="would share a queue"):
+    with pytest.raises(SettingsError, match="would share a queue, 'q'"):
         consumer.handler(Queue("q", exchange="e"))(fails)
     consumer.handler(Queue(exchange="e"))(fails)
-    with pytest.raises(SettingsError, match="would share a queue"):
+    with pytest.raises(SettingsError, match=r"would share a queue, 'e\.fails'"):
         consumer.handler(Queue(exchange="e"))(fails)
 
 
@@ -733,6 +834,116 @@ async def test_what_is_no_json_or_no_number_is_dead(body: bytes) -> None:
     outcome = await runner(reads).run(a_message(body))
     assert isinstance(outcome, DeadLettered)
     assert outcome.failure.error_type == "BODY_DOES_NOT_FIT"
+
+
+@pytest.mark.parametrize("delay", ["100000000h", timedelta.max, timedelta(days=367)])
+async def test_a_delay_of_more_than_a_year_is_a_failure_that_says_so(
+    delay: str | timedelta,
+) -> None:
+    async def later(message: Message) -> None:
+        raise RetryAfter(delay)
+
+    outcome = await runner(later, retries=0).run(a_message())
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.failure.reason.startswith("RetryAfter: expected a year at most, got ")
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+async def test_a_request_that_is_given_back_as_a_class_is_taken_as_raised(threaded: bool) -> None:
+    async def gives(message: Message) -> object:
+        return DeadLetter if message.body == b"dead" else RetryAfter
+
+    def gives_in_a_thread(message: Message) -> object:
+        return DeadLetter if message.body == b"dead" else RetryAfter
+
+    runs = runner(gives_in_a_thread if threaded else gives)
+    dead, failed = await runs.run(a_message(b"dead")), await runs.run(a_message())
+    assert isinstance(dead, DeadLettered)
+    assert dead.failure.error_type == "DeadLetter"
+    assert isinstance(failed, Retried)
+    assert "'delay'" in failed.failure.reason
+
+
+@pytest.mark.parametrize(
+    ("given", "widths"),
+    [
+        ({}, (20, 200)),
+        ({"concurrency": 300}, (300, 300)),
+        ({"prefetch": 1}, (1, 1)),
+        ({"concurrency": 1}, (1, 200)),
+        ({"concurrency": 5, "prefetch": 5}, (5, 5)),
+    ],
+    ids=str,
+)
+def test_no_more_are_handled_at_a_time_than_are_handed_out(
+    given: dict[str, int], widths: tuple[int, int]
+) -> None:
+    assert module_of_consumers._widths(given.get("concurrency"), given.get("prefetch")) == widths
+
+
+def test_more_at_a_time_than_are_handed_out_is_refused() -> None:
+    with pytest.raises(SettingsError, match="50 at a time, but with prefetch=10"):
+        a_consumer().handler("q", concurrency=50, prefetch=10)
+
+
+async def test_in_a_loop_of_ones_own_a_handler_is_tested_alike() -> None:
+    async def settle(message: Message) -> None:
+        if message.retry_count:
+            raise DeadLetter("no use", error_type="NO_USE")
+
+    (await handle(settle, {"id": "p"})).is_acked()
+    (await handle(settle, a_message(retry_count=1))).is_dead_lettered(error_type="NO_USE")
+    (await handle(settle, {"id": "p"}, retry_count=1)).is_dead_lettered(reason="no use")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "pack"),
+    [
+        ("gzip", gzip.compress),
+        ("deflate", zlib.compress),
+        ("zstd", zstd.compress),
+        ("gzip, zstd", lambda body: zstd.compress(gzip.compress(body))),
+        ("utf-8", bytes),
+        ("gzip", bytes),  # somebody undid it, and left the label
+        ("application/json", bytes),
+    ],
+)
+async def test_a_content_encoding_is_undone_for_who_asks_for_more_than_bytes(
+    encoding: str, pack: Callable[[bytes], bytes]
+) -> None:
+    body = b'{"id": "p-1"}'
+    seen: list[object] = []
+
+    async def typed(order: dict[str, str], message: Message) -> None:
+        seen.append(order)
+        assert message.json() == order
+        assert (message.content, message.body) == (body, pack(body))
+        assert message.content_encoding == encoding
+
+    async def as_text(text: str) -> None:
+        seen.append(text)
+
+    async def as_bytes(raw: bytes) -> None:
+        seen.append(raw)
+
+    for handler in (typed, as_text, as_bytes):
+        (await handle(handler, pack(body), content_encoding=encoding)).is_acked()
+    assert seen == [{"id": "p-1"}, body.decode(), pack(body)]
+
+
+async def test_a_body_that_is_too_large_without_its_encoding_is_dead_and_the_reason_says_so() -> (
+    None
+):
+    async def typed(order: dict[str, str]) -> None: ...
+    async def by_hand(message: Message) -> None:
+        message.json()
+
+    async def as_text(text: str) -> None: ...
+
+    bomb = gzip.compress(bytes(17 * 2**20))
+    for handler in (typed, by_hand, as_text):
+        found = await handle(handler, bomb, content_encoding="gzip")
+        found.is_dead_lettered(error_type="BODY_DOES_NOT_FIT", reason="larger than 16 MiB")
 
 
 async def test_no_limit_but_its_own_stops_a_handler_that_asks_for_delays_without_retries() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.work import decode
+from redrive.amqp.encodings import MOST_DECODED
 from redrive.work.decode import Decoded, Kind, decode_body, hex_dump, indent_json, parse_json
 
 if sys.version_info >= (3, 14):
@@ -69,9 +69,9 @@ def test_what_is_not_so_encoded_is_shown_undecoded_and_said_so(encoding: str) ->
 )
 def test_a_bomb_is_not_unfolded(encoding: str, pack: object) -> None:
     assert callable(pack)
-    largest = pack(bytes(decode.MOST_DECODED))
-    assert len(decode_body(largest, None, encoding).content) == decode.MOST_DECODED
-    decoded = decode_body(pack(bytes(decode.MOST_DECODED + 1)), None, encoding)
+    largest = pack(bytes(MOST_DECODED))
+    assert len(decode_body(largest, None, encoding).content) == MOST_DECODED
+    decoded = decode_body(pack(bytes(MOST_DECODED + 1)), None, encoding)
     assert decoded.problem == f"would be larger than 16 MiB without its encoding {encoding!r}"
 
 

@@ -1,0 +1,165 @@
+"""What a consumer says while it works, and that what is said decides about no message."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import MutableMapping
+from typing import Any
+
+import pytest
+import structlog
+
+from redrive import Consumer, Message
+from redrive.amqp import parse_addresses
+from redrive.consumer import session
+from redrive.errors import ConnectionLost
+from tests.services.consuming import DEAD, QUEUE, consumed, eventually, send, serving, settings_for
+from tests.services.moving import channel_to, holds
+from tests.services.plugin import NewProxy, Vhost
+from tests.services.retrying import retrying
+
+
+async def test_a_log_that_cannot_be_written_decides_about_no_message(vhost: Vhost) -> None:
+    def broken(*_: object) -> str:
+        raise BrokenPipeError
+
+    structlog.configure(processors=[broken])
+    consumer = Consumer(settings=settings_for(vhost.url, "classic"))
+
+    @consumer.handler(QUEUE, retries=0)
+    async def settle(message: Message) -> None:
+        raise ValueError("☃ snow")
+
+    async with serving(consumer):
+        await consumed(vhost.url)
+        await send(vhost.url, "a", "b")
+        await holds(vhost.url, DEAD, 2)
+
+
+@pytest.mark.parametrize("how", ["cancelled", "cut"])
+async def test_who_waits_for_a_confirm_hears_that_the_consumer_has_ended(
+    vhost: Vhost, proxy: NewProxy, how: str
+) -> None:
+    address = parse_addresses(vhost.url)[0]
+    between = await proxy(address.host, address.port)
+    consumer = Consumer(settings=settings_for(between.through(vhost.url), "classic"))
+
+    @consumer.handler(QUEUE)
+    async def settle(message: Message) -> None: ...
+
+    stopping = asyncio.Event()
+    running = asyncio.create_task(consumer.serve(stopping))
+    await consumer.ready()
+    between.half_open()
+    publishing = asyncio.create_task(consumer.publish("", QUEUE, b"m"))
+    await asyncio.sleep(0)
+    try:
+        if how == "cancelled":
+            running.cancel()
+        else:
+            between.cut(refuse=True)
+        with pytest.raises(ConnectionLost, match="before the broker confirmed"):
+            await asyncio.wait_for(publishing, 30)
+        with pytest.raises(ConnectionLost, match="has no connection"):
+            await consumer.publish("", QUEUE, b"m")
+    finally:
+        stopping.set()
+        await asyncio.wait((running,), timeout=15)
+    await eventually(running.done, "the end")
+
+
+def events(logs: list[MutableMapping[str, Any]], event: str) -> list[MutableMapping[str, Any]]:
+    return [each for each in logs if each["event"] == event]
+
+
+async def test_who_stops_says_how_many_it_has_settled_and_given_back(
+    vhost: Vhost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "_BEGIN_WITHIN", 0.2)
+    consumer = Consumer(settings=settings_for(vhost.url, "classic"))
+    begun, stopping = asyncio.Event(), asyncio.Event()
+
+    @consumer.handler(QUEUE, concurrency=2)
+    async def settle(message: Message) -> None:
+        begun.set()
+        await stopping.wait()
+        await asyncio.sleep(0.6)
+
+    with structlog.testing.capture_logs() as logs:
+        running = asyncio.create_task(consumer.serve(stopping))
+        await consumed(vhost.url)
+        await send(vhost.url, *"abcde")
+        await begun.wait()
+        await holds(vhost.url, QUEUE, 0)
+        stopping.set()
+        await asyncio.wait_for(running, 15)
+    (drained,) = events(logs, "consumer.drained")
+    assert (drained["settled"], drained["given_back"]) == (2, 3)
+    await holds(vhost.url, QUEUE, 3)
+
+
+async def test_retries_that_nobody_brings_back_are_told_once(
+    vhost: Vhost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "_LOOK_FOR_A_RETRIER_EVERY", 0.1)
+    settings = settings_for(vhost.url, "classic", tiers="100ms,200ms")
+    consumer = Consumer(settings=settings)
+
+    @consumer.handler(QUEUE)
+    async def settle(message: Message) -> None:
+        raise ValueError("no")
+
+    with structlog.testing.capture_logs() as logs:
+        async with serving(consumer):
+            await consumed(vhost.url)
+            async with retrying(vhost.url, settings.topology, {}):
+                await send(vhost.url, "a")
+                await holds(vhost.url, DEAD, 1)  # brought back, three times
+                await asyncio.sleep(0.3)  # some looks
+                assert not events(logs, "consumer.no_retrier")
+            await send(vhost.url, "b", "c")
+            await eventually(lambda: bool(events(logs, "consumer.no_retrier")), "the warning")
+            await asyncio.sleep(0.3)
+    (told,) = events(logs, "consumer.no_retrier")
+    assert told["queue"] == "retry-queue-1"
+
+
+async def test_a_queue_that_is_used_as_it_is_is_told_once(vhost: Vhost, proxy: NewProxy) -> None:
+    address = parse_addresses(vhost.url)[0]
+    between = await proxy(address.host, address.port)
+    consumer = Consumer(settings=settings_for(between.through(vhost.url), "classic"))
+    async with channel_to(vhost.url) as channel:
+        await channel.declare_queue(QUEUE, arguments={"x-max-length": 9})
+
+    @consumer.handler(QUEUE)
+    async def settle(message: Message) -> None: ...
+
+    with structlog.testing.capture_logs() as logs:
+        async with serving(consumer):
+            await consumer.ready()
+            between.cut()
+            await eventually(lambda: bool(events(logs, "consumer.back")), "the second session")
+    assert len(events(logs, "consumer.queue_used_as_it_is")) == 1
+
+
+async def test_what_was_set_aside_is_told_also_by_who_ends_at_once(vhost: Vhost) -> None:
+    consumer, seen = Consumer(settings=settings_for(vhost.url, "classic")), []
+
+    @consumer.handler(QUEUE)
+    async def settle(message: Message) -> None:
+        seen.append(message.body)
+
+    async with serving(consumer):
+        await consumed(vhost.url)
+    await send(vhost.url, "a")
+    async with channel_to(vhost.url) as channel:
+        taken = await channel.get(QUEUE)
+        assert taken is not None
+        channel.nack(taken.tag, requeue=True)
+    with structlog.testing.capture_logs() as logs:
+        running = asyncio.create_task(consumer.serve(asyncio.Event()))
+        await eventually(lambda: seen == [b"a"], "the message")
+        running.cancel()
+        await asyncio.wait((running,))
+    (told,) = events(logs, "consumer.set_aside")
+    assert told["messages"] == 1
