@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, TypeVar
 
 from pamqp import base, commands
@@ -85,9 +85,6 @@ def _handshake_reason(error: RedriveError) -> str:
     return str(error)
 
 
-MakeChannel = Callable[["Connection", Wire, int], Channel]
-
-
 class Connection:
     """One open connection. Made by `connect`."""
 
@@ -104,8 +101,6 @@ class Connection:
         self._handshake: asyncio.Queue[base.Frame | BrokerError] = asyncio.Queue()
         self._channel_max = _CHANNEL_MAX
         self._closing = False
-        self.make_channel: MakeChannel = Channel
-        """What its channels are."""
 
     @property
     def user(self) -> str:
@@ -198,7 +193,7 @@ class Connection:
         number = next((n for n in range(1, self._channel_max + 1) if n not in channels), 0)
         if not number:
             raise BrokerError(f"all {self._channel_max} channels of the connection are in use")
-        channel = self.make_channel(self, self._wire, number)
+        channel = Channel(self, self._wire, number)
         channels[number] = channel
         await channel.open()
         return channel

@@ -109,7 +109,12 @@ class Consumer:
     @property
     def unanswered(self) -> int:
         """How many deliveries the broker has had no answer to."""
-        return self._delivered - self._settlement.answered
+        return self._delivered - self.answered
+
+    @property
+    def answered(self) -> int:
+        """How many deliveries were answered."""
+        return self._settlement.answered
 
     @property
     def is_full(self) -> bool:

@@ -23,7 +23,6 @@ from typing import Final
 import structlog
 
 from redrive.amqp import Connection, Delivery, Publish, Refused, Returned
-from redrive.amqp.commits import Commits
 from redrive.amqp.lane import Connect, Lane
 from redrive.amqp.supervision import run_until_stopped
 from redrive.errors import ConnectionLost, ConsumerCancelled
@@ -139,7 +138,6 @@ class OnePass:
         self._pace = pace
         self._classic = classic
         self._window: Window | OneByOne | None = None
-        self._commits = Commits()
         self._told_to_end = False
         self._sparing: Sparing | None = None
         if removed_at is not None:
@@ -174,7 +172,6 @@ class OnePass:
     async def run(self, stopping: asyncio.Event | None = None) -> Passed:
         """Look at them. Raises the `BrokerError` that ended it; `passed` has what was done."""
         source = await self._connect(f"redrive look into {self.queue}")
-        source.make_channel = self._commits.channel
         closed = False
         lane = Lane(self._connect, f"redrive publish from {self.queue}")
         try:
@@ -199,13 +196,9 @@ class OnePass:
             lane.abort()
             source.abort()
             if not closed or self.passed.left_to_the_broker:
-                self.passed.unsure = max(0, self.passed.counts.moved - self._known_as_acked)
+                acked = 0 if self._window is None else self._window.acked
+                self.passed.unsure = max(0, self.passed.counts.moved - acked)
         return self.passed
-
-    @property
-    def _known_as_acked(self) -> int:
-        acked = self._window.acked if isinstance(self._window, OneByOne) else 0
-        return acked + self._commits.acked
 
     def _tell_of_the_rest(self, missing: int, stopping: asyncio.Event | None) -> None:
         """Note why it has seen fewer messages than it meant to, unless it is known."""

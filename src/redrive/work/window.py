@@ -242,6 +242,11 @@ class Window:
             came.cancel()
             await asyncio.gather(asked, came, return_exceptions=True)
 
+    @property
+    def acked(self) -> int:
+        """How many messages the broker is known to have taken out of the queue."""
+        return sum(channel.committed for channel, _ in self._consumers)
+
     def check(self) -> None:
         for _, consumer in self._consumers:
             consumer.check()
