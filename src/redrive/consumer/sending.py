@@ -14,6 +14,8 @@ class Sending:
 
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
+        self.lost = False
+        """Whether no outcome comes any more."""
 
     @property
     def user(self) -> str:
@@ -31,9 +33,12 @@ class Sending:
 
     async def run(self) -> None:
         """Until the lane is lost; then its error is raised, and nobody's wait ends."""
-        while True:
-            for publish, outcome in await self._lane.next_outcomes():
-                answer = publish.context
-                assert isinstance(answer, asyncio.Future)
-                if not answer.done():
-                    answer.set_result(outcome)
+        try:
+            while True:
+                for publish, outcome in await self._lane.next_outcomes():
+                    answer = publish.context
+                    assert isinstance(answer, asyncio.Future)
+                    if not answer.done():
+                        answer.set_result(outcome)
+        finally:
+            self.lost = True

@@ -51,6 +51,9 @@ class Deliveries(Protocol):
     def queue(self) -> str:
         """The one that they were taken from."""
 
+    def check(self) -> None:
+        """Raise if they are void by now, and come again."""
+
     def ack(self, *deliveries: Delivery) -> None: ...
     def reject(self, delivery: Delivery) -> None: ...
     def requeue(self, delivery: Delivery) -> None: ...
@@ -94,6 +97,7 @@ class Settling:
             source.ack(delivery)
             source.flush()
             return
+        source.check()
         say = log.warning if isinstance(outcome, DeadLettered) else log.info
         say(_EVENTS[type(outcome)], **about_outcome(outcome), **about(delivery, self._declared))
         try:
@@ -122,6 +126,7 @@ class Settling:
     ) -> bool:
         """What cannot be published again is parked where that is safe: it could end process after
         process, uncounted."""
+        source.check()
         try:
             copy = copy_of(delivery)
             answer = await self._sending.send(copy)
@@ -254,6 +259,10 @@ class Taken:
         self._channel = channel
         self.queue = queue
 
+    def check(self) -> None:
+        if self._channel.error is not None:
+            raise self._channel.error
+
     def ack(self, *deliveries: Delivery) -> None:
         with contextlib.suppress(BrokerError):  # void by now: the session ends anyhow
             for delivery in deliveries:
@@ -272,6 +281,8 @@ class Taken:
 
 
 class _Answers(Protocol):
+    @property
+    def error(self) -> BrokerError | None: ...
     def ack(self, tag: int) -> None: ...
     def nack(self, tag: int, *, requeue: bool) -> None: ...
     def reject(self, tag: int, *, requeue: bool) -> None: ...
