@@ -231,7 +231,7 @@ class Consumer:
             )
         content = body.encode() if isinstance(body, str) else body
         answer = await sending.send(
-            Publish(exchange, routing_key, properties.persistent().raw, content)
+            Publish(exchange, routing_key, properties.persistent().raw, content), by_handler=True
         )
         if answer is not CONFIRMED:
             why = str(answer.error) if isinstance(answer, Poison) else str(answer)

@@ -20,7 +20,7 @@ from typing import Final
 import structlog
 
 from redrive.amqp import Connection
-from redrive.amqp.lane import Connect, Lane
+from redrive.amqp.lane import Connect
 from redrive.amqp.supervision import supervise
 from redrive.broker.apply import apply
 from redrive.broker.live import SpareChannel
@@ -66,18 +66,18 @@ class Session:
         """Serve until the event is set, then drain. Raises the `BrokerError` that ended it.
         `on_serving` is told how many handlers wait, each time that one begins or ends."""
         source = await self._connect(f"{self._name} consume")
-        lane = Lane(self._connect, f"{self._name} publish")
+        sending = Sending(self._connect, self._name)
         aside: Connection | None = None
         try:
-            await lane.open()
-            self.sending = Sending(lane)
+            await sending.open(self._copies_go_to())
+            self.sending = sending
             aside = await self._connect(f"{self._name} aside")
             await self._assure_topology(aside)
             shared = Shared(
                 settings=self._settings,
                 source=source,
                 aside=aside,
-                sending=self.sending,
+                sending=sending,
                 gate=self._gate,
                 chosen=self._chosen,
                 budget=self._settings.broker.in_flight // (2 * len(self._registered)),
@@ -88,12 +88,12 @@ class Session:
             except BrokerError:
                 await _write_acks(source)
                 raise
-            await lane.close()
+            await sending.close()
             await aside.close()
             await source.close()
         finally:
             self.sending = None
-            lane.abort()
+            sending.abort()
             if aside is not None:
                 aside.abort()
             source.abort()
@@ -101,6 +101,12 @@ class Session:
     def hurry(self) -> None:
         """Once it should stop: wait for no handler any more."""
         self._hurries.set()
+
+    def _copies_go_to(self) -> set[str]:
+        names = self._settings.topology.names
+        own = {each.queue.dead_letter_exchange for each in self._registered}
+        dead = {exchange or names.dlq_exchange for exchange in own}
+        return {*dead, names.route_delay, names.retry_exchange}
 
     async def _assure_topology(self, connection: Connection) -> None:
         """Make Redrive's own queues if nobody has yet."""

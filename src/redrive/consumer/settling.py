@@ -27,7 +27,8 @@ from redrive.consumer.copies import Copies
 from redrive.consumer.queues import Declared
 from redrive.consumer.receipts import Receipts
 from redrive.consumer.sending import Sending
-from redrive.consumer.telling import about, about_outcome
+from redrive.consumer.telling import Told, about, about_outcome
+from redrive.domain.failure import Failure
 from redrive.domain.handling import Acked, DeadLettered, Delayed, LeftToPolicy, Outcome, Retried
 from redrive.errors import BrokerError, Unpublishable
 
@@ -36,6 +37,7 @@ log = structlog.get_logger()
 _AGAIN: Final = timedelta(seconds=5)
 _WAIT_FOR_A_PERSON: Final = timedelta(minutes=10)
 """Well within the 30 minutes after which a broker takes a delivery back itself."""
+_FORBIDDEN: Final = 403
 _EVENTS: Final = {
     Retried: "message.retried",
     Delayed: "message.delayed",
@@ -80,7 +82,7 @@ class Settling:
         self._declared = declared
         self._make_ladder = make_ladder
         self._stopping = stopping
-        self._said: set[str] = set()
+        self._said: dict[str, Told] = {}
 
     async def settle(self, delivery: Delivery, outcome: Outcome, source: Deliveries) -> None:
         """Do with a delivery what should become of its message."""
@@ -98,19 +100,20 @@ class Settling:
             source.flush()
             return
         source.check()
-        say = log.warning if isinstance(outcome, DeadLettered) else log.info
-        say(_EVENTS[type(outcome)], **about_outcome(outcome), **about(delivery, self._declared))
         try:
             copy = self._copies.of(delivery, outcome)
+            answer = await self._send_up(copy)
+            if isinstance(answer, (Returned, Refused)) and not self._copies.is_dead_letter(copy):
+                where = f"the delay queue with key {copy.routing_key!r}"
+                outcome = _dead_instead(outcome.failure, f"{where} {_trouble(answer)}")
+                copy = self._copies.of(delivery, outcome)
+                answer = await self._sending.send(copy)
         except Unpublishable as error:
             self._poisoned(delivery, str(error), source)
             return
-        answer = await self._send_up(copy)
-        if isinstance(answer, (Returned, Refused)) and not self._copies.is_dead_letter(copy):
-            trouble = f"the delay queue with key {copy.routing_key!r} {_trouble(answer)}"
-            copy = self._copies.dead_instead(delivery, outcome.failure, trouble)
-            answer = await self._sending.send(copy)
-        await self._finish(delivery, copy, answer, source)
+        if await self._finish(delivery, copy, answer, source):
+            say = log.warning if isinstance(outcome, DeadLettered) else log.info
+            say(_EVENTS[type(outcome)], **about_outcome(outcome), **about(delivery, self._declared))
 
     async def set_again(self, delivery: Delivery, source: Deliveries) -> bool:
         """Have a delivery handled again, among others; False if its queue takes no copy."""
@@ -180,19 +183,22 @@ class Settling:
 
     async def _finish(
         self, delivery: Delivery, copy: Publish, answer: LaneOutcome, source: Deliveries
-    ) -> None:
+    ) -> bool:
+        """Ack a delivery once its copy is confirmed; whether that came about."""
         while answer is not CONFIRMED:
             if isinstance(answer, Poison):
                 self._poisoned(delivery, str(answer.error), source)
-                return
+                return False
             where = f"the dead letter queue behind {copy.exchange!r}"
-            self._say("consumer.stuck", f"{where} {_trouble(answer)}")
+            self._say("consumer.stuck", f"{where} {_trouble(answer)}", remedy=_remedy(answer))
             if await self._stops_within(_AGAIN):
-                return  # unsettled: the broker delivers it again
+                return False  # unsettled: the broker delivers it again
+            source.check()
             copy = _again(copy)
             answer = await self._sending.send(copy)
         source.ack(delivery)
         source.flush()
+        return True
 
     def _poisoned(self, delivery: Delivery, reason: str, source: Deliveries) -> None:
         if self._parks(source):
@@ -236,8 +242,7 @@ class Settling:
         return self._stopping.is_set()
 
     def _say(self, event: str, reason: str, **more: str | int) -> None:
-        if event not in self._said:  # once, not for every message
-            self._said.add(event)
+        if self._said.setdefault(event, Told()).is_news(event):  # not for every message
             place = {"queue": self._declared.name, "handler": self._declared.handler}
             log.warning(event, reason=reason, **{**place, **more})
 
@@ -246,10 +251,25 @@ def _again(copy: Publish) -> Publish:
     return Publish(copy.exchange, copy.routing_key, copy.properties, copy.body)
 
 
+def _dead_instead(failure: Failure, trouble: str) -> DeadLettered:
+    """What becomes of a message whose copy should have gone elsewhere, and got stuck."""
+    reason = f"{trouble} (the failure before: {failure.reason})"
+    return DeadLettered(Failure(error_type=failure.error_type, reason=reason, stack=failure.stack))
+
+
 def _trouble(answer: LaneOutcome) -> str:
     if isinstance(answer, Returned):
-        return f"is missing ({answer.reason})"
+        wrong = "may not be written to" if answer.code == _FORBIDDEN else "is missing"
+        return f"{wrong} ({answer.reason})"
     return "is full" if isinstance(answer, Refused) else "takes nothing"
+
+
+def _remedy(answer: LaneOutcome) -> str:
+    if not isinstance(answer, Returned):
+        return "make room in it, or raise its limit"
+    if answer.code == _FORBIDDEN:
+        return "grant the user write permission on what the text names"
+    return "declare it; 'redrive topology apply' makes what is Redrive's own"
 
 
 class Taken:
