@@ -205,7 +205,7 @@ async def test_what_the_broker_has_taken_back_is_not_copied(
         assert consumer._session is not None
         source = consumer._session._servings[0].intake._consumer
         source._channel.ack(1000)  # as a broker does with one that takes too long: 406
-        await eventually(lambda: source.is_closed, "the end of the channel")
+        await eventually(lambda: source._closed, "the end of the channel")
         may_end.set()
         await eventually(lambda: len(began) == 2, "its second time")
         await holds(vhost.url, DEAD, 1)

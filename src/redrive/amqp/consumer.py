@@ -121,11 +121,6 @@ class Consumer:
         """Whether nothing is read until something is settled, unless an answer is awaited."""
         return self._over
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether what was delivered is void by now."""
-        return self._closed
-
     def check(self) -> None:
         """Raise if what was delivered is void by now."""
         if self._closed and self._error is not None:

@@ -309,7 +309,7 @@ class Intake:
         back = [*self._left, *self._in_hand.values()]
         self._left.clear()
         self._in_hand.clear()
-        if not back or self._again.is_closed:
+        if not back:
             return
         with suppress(TimeoutError):  # the broker takes nothing now: they come back marked
             async with asyncio.timeout_at(deadline):

@@ -229,7 +229,8 @@ class Serving:
         self.intake.begin_no_more()
         if not await self._idle_by(began + _END_WITHIN):
             handled = self.intake.running + self._alone.running
-            log.warning("consumer.ends_while_handling", messages=handled)
+            name = self._registered.name
+            log.warning("consumer.ends_while_handling", handler=name, messages=handled)
             self._ends = True
             await self._alone.give_back(began + _PUT_BACK_ALONE_WITHIN)
 

@@ -140,6 +140,7 @@ class Session:
             self._hurries.set()  # they have ended, or something is lost
             await asyncio.wait(handlers)
         finally:
+            shared.over.set()  # also where it is cancelled: nothing is closed in order then
             for task in (publishing, stop, served, *handlers):
                 task.cancel()
             await asyncio.wait((publishing, stop, served, *handlers))

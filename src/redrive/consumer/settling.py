@@ -166,8 +166,9 @@ class Settling:
         self, copy_of: Callable[[Delivery], Publish], delivery: Delivery, source: Deliveries
     ) -> None:
         try:
+            source.check()
             answer = await self._sending.send(copy_of(delivery))
-        except Unpublishable:
+        except (Unpublishable, BrokerError):
             return
         if answer is CONFIRMED:
             source.ack(delivery)

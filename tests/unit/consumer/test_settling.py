@@ -20,7 +20,7 @@ from redrive.consumer.settling import Settling
 from redrive.domain import headers
 from redrive.domain.failure import Failure
 from redrive.domain.handling import Acked, DeadLettered, Retried
-from redrive.errors import BrokerError, ConnectionLost
+from redrive.errors import BrokerError, ChannelClosed, ConnectionLost
 from redrive.settings.sections import TopologySettings
 from tests.services.eventually import eventually_async
 
@@ -39,6 +39,7 @@ class Told:
         self.answer: LaneOutcome | BrokerError = CONFIRMED
         self.answers: list[LaneOutcome] = []
         """Those that come before."""
+        self.void: BrokerError | None = None
         self.confirmed = asyncio.Event()
         self.confirmed.set()
 
@@ -53,7 +54,8 @@ class Told:
         return self.answer
 
     def check(self) -> None:
-        pass
+        if self.void is not None:
+            raise self.void
 
     def ack(self, *deliveries: Delivery) -> None:
         self.events += ["acked"] * len(deliveries)
@@ -153,6 +155,21 @@ async def test_a_lost_connection_is_no_defect() -> None:
     with pytest.raises(ConnectionLost):
         await settling(told).set_alone(delivered(), told)
     assert "acked" not in told.events
+
+
+async def test_of_what_the_broker_has_taken_back_no_copy_is_sent() -> None:
+    told = Told()
+    told.void = ChannelClosed(406, "delivery acknowledgement on channel 1 timed out")
+    for settles in (
+        settling(told).settle(delivered(), DEAD, told),
+        settling(told).set_again(delivered(), told),
+        settling(told).set_alone(delivered(), told),
+    ):
+        with pytest.raises(ChannelClosed):
+            await settles
+    await settling(told).put_back_again(delivered(), told)
+    await settling(told).put_back_alone(delivered(), told)
+    assert told.events == []
 
 
 async def test_the_log_says_which_message_it_was_and_where_it_was_published() -> None:
