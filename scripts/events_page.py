@@ -75,6 +75,9 @@ MEANINGS = {
     "consumer.ends_while_handling": (
         "So many messages are still being handled at the end; they come again"
     ),
+    "consumer.handler_waits": (
+        "The queue of one handler cannot be used; it is tried again, the others go on"
+    ),
     "consumer.lost": "The broker is lost; the consumer comes back by itself",
     "consumer.not_set_aside": "The queue beside does not take what was redelivered; it is handled",
     "consumer.receipt_not_taken": "A receipt did not arrive; silence settles the letter",

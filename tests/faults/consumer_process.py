@@ -21,7 +21,7 @@ from unittest.mock import patch
 
 from redrive import Consumer, Message
 from redrive.broker.processes import GuardedProcess
-from redrive.consumer import session
+from redrive.consumer import serving
 from tests.services.consuming import QUEUE, settings_for
 from tests.services.eventually import eventually_async
 from tests.services.moving import Kind
@@ -110,16 +110,16 @@ def run(scene: Scene) -> None:
         QUEUE, retries=scene.retries, concurrency=scene.concurrency, prefetch=scene.prefetch
     )
     register(handling.handle_in_thread if scene.threaded else handling.handle)
-    begin, end = session._BEGIN_WITHIN, session._END_WITHIN
+    begin, end = serving._BEGIN_WITHIN, serving._END_WITHIN
     share = 0.25 if scene.hurries else 1.0
-    with patch.multiple(session, _BEGIN_WITHIN=begin * share, _END_WITHIN=end * share):
+    with patch.multiple(serving, _BEGIN_WITHIN=begin * share, _END_WITHIN=end * share):
         consumer.run()
 
 
 def arrived(consumer: Consumer) -> bool:
     """Whether a message has arrived that nobody has begun with."""
     serves = consumer._session
-    return serves is not None and any(intake._ready for intake in serves._intakes)
+    return serves is not None and any(each.intake._ready for each in serves._servings)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from redrive import Consumer, DeadLetter, Message, Queue, RetryAfter
 from redrive.amqp import Properties, Publish, fields, parse_addresses
 from redrive.amqp.confirms import CONFIRMED
 from redrive.broker.topology import describe
-from redrive.consumer import session
+from redrive.consumer import serving as serving_module
 from redrive.domain import headers
 from redrive.domain.deaths import AGAIN, ALONE, read_deaths
 from redrive.errors import BrokerError, NotFound, Unpublishable
@@ -519,7 +519,7 @@ async def acks_have_arrived(consumer: Consumer) -> None:
     """A copy may be handled before the message that it is of is acked: until then both are there,
     and both come back."""
     assert consumer._session is not None
-    (intake,) = consumer._session._intakes
+    intake = consumer._session._servings[0].intake
     await eventually(lambda: not intake.settling, "nothing is being set aside")
     await asyncio.sleep(0)  # acks are written
     await intake._consumer._channel.inspect_queue(QUEUE)  # answered after them
@@ -591,8 +591,8 @@ async def test_a_queue_and_the_one_beside_it_are_served_in_turn_by_the_same_work
 async def test_what_is_put_back_at_the_end_is_there_once_however_slow_the_broker_is(
     vhost: Vhost, proxy: NewProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "_BEGIN_WITHIN", 0.0)
-    monkeypatch.setattr(session, "_END_WITHIN", 0.1)
+    monkeypatch.setattr(serving_module, "_BEGIN_WITHIN", 0.0)
+    monkeypatch.setattr(serving_module, "_END_WITHIN", 0.1)
     address = parse_addresses(vhost.url)[0]
     between = await proxy(address.host, address.port)
     settings = settings_for(between.through(vhost.url), "classic")
@@ -676,7 +676,7 @@ async def test_a_queue_that_the_broker_refuses_is_told_with_the_brokers_reason(
     def told() -> bool:
         nonlocal said
         said += capsys.readouterr().out
-        return "consumer.lost" in said
+        return "consumer.handler_waits" in said
 
     async with serving(consumer):
         await eventually(told, "the problem in the log")

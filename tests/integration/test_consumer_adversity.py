@@ -11,6 +11,7 @@ import pytest
 from redrive import Consumer, Message, Queue, RetryAfter
 from redrive.amqp import Properties, Publish, fields, parse_addresses
 from redrive.consumer import alone, session
+from redrive.consumer import serving as serving_module
 from redrive.consumer.gate import Gate
 from redrive.domain import headers
 from redrive.settings import Settings
@@ -86,7 +87,7 @@ async def test_a_consumer_holds_no_more_than_its_budget_however_long_it_waits(
         serves = consumer._session
         assert serves is not None
         # What one read of the socket brought is beyond the budget, and no more.
-        assert serves._intakes[0]._consumer.unsettled_bytes < 2 * budget
+        assert serves._servings[0].intake._consumer.unsettled_bytes < 2 * budget
         release.set()
         await eventually(lambda: len(seen) == 150, "all of them")
 
@@ -94,8 +95,8 @@ async def test_a_consumer_holds_no_more_than_its_budget_however_long_it_waits(
 async def test_a_stop_is_no_crash_of_what_is_handled_alone(
     vhost: Vhost, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "_BEGIN_WITHIN", 0.2)
-    monkeypatch.setattr(session, "_END_WITHIN", 0.4)
+    monkeypatch.setattr(serving_module, "_BEGIN_WITHIN", 0.2)
+    monkeypatch.setattr(serving_module, "_END_WITHIN", 0.4)
     beside = f"redrive-alone-{QUEUE}"
     seen: list[bytes] = []
 

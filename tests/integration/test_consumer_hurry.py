@@ -112,7 +112,7 @@ async def test_what_is_set_aside_is_in_one_of_the_two_queues(
         await eventually(lambda: len(scene.begun) == 2, "both at a time")
         await give_back_one(vhost.url)
         scene.confirms_nothing()
-        (intake,) = scene.session._intakes
+        intake = scene.session._servings[0].intake
         await eventually(lambda: intake._ready_again, "its copy")
         scene.stop_twice()
         await eventually(lambda: scene.dropped == ["hangs"], "its end", within=0.5)
@@ -132,7 +132,8 @@ async def test_what_failed_alone_is_dead_and_not_in_its_queue_as_well(
         scene.confirms_nothing()
         await holds(vhost.url, DEAD, 1)
         scene.stop_twice()
-        await eventually(lambda: scene.session._ends, "the second stop obeyed")
+        servings = scene.session._servings
+        await eventually(lambda: all(each._ends for each in servings), "the second stop obeyed")
     assert await ready(vhost.url, f"{ALONE}{QUEUE}") == 0
     assert identities(await take_all(vhost.url, DEAD)) == ["fails"]
 
@@ -148,7 +149,7 @@ async def test_what_no_queue_beside_takes_is_not_begun_with_any_more(
         await eventually(lambda: len(scene.begun) == 2, "both at a time")
         await give_back_one(vhost.url)
         scene.confirms_nothing()
-        (intake,) = scene.session._intakes
+        intake = scene.session._servings[0].intake
         await eventually(lambda: intake.settling, "its copy")
         scene.stop_twice()
         await eventually(lambda: scene.dropped == ["hangs"], "its end", within=0.5)
@@ -166,6 +167,6 @@ async def test_a_confirm_that_does_not_come_is_not_waited_for_long(
         scene.confirms_nothing()
         await holds(vhost.url, DEAD, 1)
         scene.stop_twice()
-        (intake,) = scene.session._intakes
+        intake = scene.session._servings[0].intake
         await eventually(lambda: not intake.settling, "the end of its worker", within=3)
     await holds(vhost.url, QUEUE, 1)

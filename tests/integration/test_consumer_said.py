@@ -11,6 +11,7 @@ import structlog
 
 from redrive import Consumer, Message
 from redrive.amqp import parse_addresses
+from redrive.consumer import serving as one_handler
 from redrive.consumer import session
 from redrive.errors import ConnectionLost
 from tests.services.consuming import DEAD, QUEUE, consumed, eventually, send, serving, settings_for
@@ -37,8 +38,13 @@ async def test_a_log_that_cannot_be_written_decides_about_no_message(vhost: Vhos
 
 
 @pytest.mark.parametrize("how", ["cancelled", "cut"])
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [(True, "it was not published"), (False, "before the broker confirmed")],
+    ids=["first", "later"],
+)
 async def test_who_waits_for_a_confirm_hears_that_the_consumer_has_ended(
-    vhost: Vhost, proxy: NewProxy, how: str
+    vhost: Vhost, proxy: NewProxy, how: str, first: bool, said: str
 ) -> None:
     address = parse_addresses(vhost.url)[0]
     between = await proxy(address.host, address.port)
@@ -50,6 +56,8 @@ async def test_who_waits_for_a_confirm_hears_that_the_consumer_has_ended(
     stopping = asyncio.Event()
     running = asyncio.create_task(consumer.serve(stopping))
     await consumer.ready()
+    if not first:
+        await consumer.publish("", QUEUE, b"m")
     between.half_open()
     publishing = asyncio.create_task(consumer.publish("", QUEUE, b"m"))
     await asyncio.sleep(0)
@@ -58,7 +66,7 @@ async def test_who_waits_for_a_confirm_hears_that_the_consumer_has_ended(
             running.cancel()
         else:
             between.cut(refuse=True)
-        with pytest.raises(ConnectionLost, match="before the broker confirmed"):
+        with pytest.raises(ConnectionLost, match=said):
             await asyncio.wait_for(publishing, 30)
         with pytest.raises(ConnectionLost, match="has no connection"):
             await consumer.publish("", QUEUE, b"m")
@@ -75,7 +83,7 @@ def events(logs: list[MutableMapping[str, Any]], event: str) -> list[MutableMapp
 async def test_who_stops_says_how_many_it_has_settled_and_given_back(
     vhost: Vhost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "_BEGIN_WITHIN", 0.2)
+    monkeypatch.setattr(one_handler, "_BEGIN_WITHIN", 0.2)
     consumer = Consumer(settings=settings_for(vhost.url, "classic"))
     begun, stopping = asyncio.Event(), asyncio.Event()
 

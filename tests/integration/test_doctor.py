@@ -273,7 +273,6 @@ def test_at_most_once_to_a_foreign_exchange_becomes_at_least_once_by_a_policy(
         channel.queue_bind("orders.dlq", "dlx", "")
     patient.foreign.declare("orders", dead_letter_exchange="dlx")
     patient.foreign.policy("ttl", {"message-ttl": 600_000}, pattern="^orders$", priority=7)
-    patient.foreign.in_force("orders")
     patient.cure("at-most-once", "orders")
     _, definition = patient.foreign.in_force("orders")
     assert definition == {

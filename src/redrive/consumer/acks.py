@@ -36,6 +36,10 @@ class Acks:
         """Have a function called that writes what is due."""
         self._writers.append(write)
 
+    def forget(self, write: Callable[[], None]) -> None:
+        """Do not call that function any more."""
+        self._writers.remove(write)
+
     def hurry(self) -> None:
         """Let nothing begin before all is written."""
         self.due = 0.0

@@ -68,12 +68,14 @@ class Alone:
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._in_hand: Delivery | None = None
+        self.running = False
+        """Whether it has the process for itself."""
         self.settling: set[asyncio.Task[Any] | None] = set()
         """The task that handles them, while what became of one is being settled."""
 
     @property
     def idle(self) -> bool:
-        return not self.settling
+        return not self.settling and not self.running
 
     def nudge(self) -> None:
         """Something was set aside."""
@@ -104,10 +106,13 @@ class Alone:
         async with asyncio.TaskGroup() as settling:
             async with self._gate.alone_inside() as alone:
                 began = time.monotonic()
-                may_begin = alone and not self._stopping.is_set()
-                if may_begin and (taken := await self._take_one()):
-                    settled = settling.create_task(self._settle(*taken))
-                    await asyncio.wait((settled,), timeout=_SETTLED_WITHIN)
+                self.running = alone and not self._stopping.is_set()
+                try:
+                    if self.running and (taken := await self._take_one()):
+                        settled = settling.create_task(self._settle(*taken))
+                        await asyncio.wait((settled,), timeout=_SETTLED_WITHIN)
+                finally:
+                    self.running = False
             return time.monotonic() - began
 
     async def _take_one(self) -> tuple[Delivery, Outcome] | None:

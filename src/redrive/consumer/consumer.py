@@ -17,7 +17,6 @@ import asyncio
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -37,16 +36,16 @@ from redrive.consumer.logs import log
 from redrive.consumer.queues import Queue
 from redrive.consumer.running import Limits, in_a_loop, remember_limits
 from redrive.consumer.sending import Sending
-from redrive.consumer.session import Known, Registered, Session
+from redrive.consumer.serving import Known, Registered
+from redrive.consumer.session import Session
 from redrive.consumer.signals import Duration, read_duration
+from redrive.consumer.telling import Told
 from redrive.errors import BrokerError, ConnectionLost, SettingsError, Unpublishable
 from redrive.settings import Settings, load
 
 _CONCURRENCY: Final = 20
 _PREFETCH: Final = 200
 _GONE_WITHIN: Final = 9.5
-_SAY_EVERY: Final = 60.0
-"""Seconds after which an outage that lasts is told again."""
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
 HeaderValue = str | int | bool | bytes
@@ -86,8 +85,7 @@ class Consumer:
         self._registered: list[Registered] = []
         self._session: Session | None = None
         self._known = Known()
-        self._outage = ""
-        self._said_at = 0.0
+        self._outage = Told()
         self._last_resort: threading.Timer | None = None
         self._ready = asyncio.Event()
 
@@ -213,7 +211,7 @@ class Consumer:
                 name=self._name,
                 known=self._known,
             )
-            await self._session.run(stopping, self._on_ready)
+            await self._session.run(stopping, self._on_serving)
 
         await supervise(session, on_lost=self._on_lost, stopping=stopping)
 
@@ -243,7 +241,7 @@ class Consumer:
             )
         content = body.encode() if isinstance(body, str) else body
         answer = await sending.send(
-            Publish(exchange, routing_key, properties.persistent().raw, content)
+            Publish(exchange, routing_key, properties.persistent().raw, content), by_handler=True
         )
         if answer is not CONFIRMED:
             why = str(answer.error) if isinstance(answer, Poison) else str(answer)
@@ -282,18 +280,18 @@ class Consumer:
     async def _connect(self, name: str) -> amqp.Connection:
         return await amqp.connect(self._addresses, name=name)
 
-    def _on_ready(self) -> None:
-        self._ready.set()
-        if self._outage:
+    def _on_serving(self, waiting: int) -> None:
+        if waiting:
+            self._ready.clear()
+        else:
+            self._ready.set()
+        if self._outage.is_over():
             log.info("consumer.back")
-        self._outage = ""
 
     def _on_lost(self, error: BrokerError, delay: timedelta) -> None:
         self._ready.clear()
-        now = time.monotonic()
-        if str(error) == self._outage and now - self._said_at < _SAY_EVERY:
-            return  # said already: now and then, not one line for every try
-        self._outage, self._said_at = str(error), now
+        if not self._outage.is_news(str(error)):
+            return
         log.warning(
             "consumer.lost",
             error=str(error),

@@ -100,13 +100,6 @@ class Copies:
         """The copy that is to be handled alone."""
         return self._publish(self._noted(delivery), delivery, self._alone)
 
-    def dead_instead(self, delivery: Delivery, failure: Failure, trouble: str) -> Publish:
-        """The copy for the dead letter queue, after the one that should have gone elsewhere got
-        stuck."""
-        reason = f"{trouble} (the failure before: {failure.reason})"
-        stuck = Failure(error_type=failure.error_type, reason=reason, stack=failure.stack)
-        return self.of(delivery, DeadLettered(stuck))
-
     def is_dead_letter(self, publish: Publish) -> bool:
         """Whether a copy is bound for the dead letter queue."""
         return publish.exchange == self._dead("").exchange

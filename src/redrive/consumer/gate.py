@@ -45,6 +45,10 @@ class Gate:
         """Have somebody told each time that the gate opens."""
         self._on_open.append(wake)
 
+    def forget(self, wake: Callable[[], None]) -> None:
+        """Do not tell them any more."""
+        self._on_open.remove(wake)
+
     def left(self) -> None:
         self.running -= 1
         if self.closed and not self.running:

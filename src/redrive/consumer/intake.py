@@ -34,7 +34,7 @@ from redrive.consumer.running import ACKED, Runner
 from redrive.consumer.settling import Settling
 from redrive.domain import headers
 from redrive.domain.handling import Outcome
-from redrive.errors import MalformedData
+from redrive.errors import BrokerError, MalformedData
 
 _OURS: Final = b"redrive-"
 _BREATH: Final = 0.02
@@ -78,6 +78,7 @@ class Intake:
         self._in_hand: dict[int, Delivery] = {}
         self._left: list[Delivery] = []
         self._set_aside = 0
+        self._workers = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._done: list[Delivery] = []
         self._begins = True
@@ -85,7 +86,7 @@ class Intake:
         """The workers of which a copy may be on its way. Were one ended meanwhile, the copy and the
         message would both be there."""
         self._loop = asyncio.get_running_loop()
-        gate.acks.written_by(self._write_acks)
+        gate.acks.written_by(self.write_acks)
         gate.when_open(self.wake)
         runner.on_wait = self.wake
 
@@ -113,6 +114,13 @@ class Intake:
 
     async def work(self) -> None:
         """What a worker does, for ever."""
+        self._workers += 1
+        try:
+            await self._work()
+        finally:
+            self._workers -= 1
+
+    async def _work(self) -> None:
         ready, again, gate, run = self._ready, self._ready_again, self._gate, self._runner.run
         queue, vhost, acks, clock = self._queue, self._vhost, self._acks, time.monotonic
         turn = False
@@ -237,7 +245,8 @@ class Intake:
         self._consumer.ack(*done)
         self._consumer.flush(everything=True)
 
-    def _write_acks(self) -> None:
+    def write_acks(self) -> None:
+        """Send every ack that is due, and write it before the turn of the loop ends."""
         done, self._done = self._done, []
         self._consumer.ack(*done)
         self._consumer.flush_now()
@@ -247,13 +256,25 @@ class Intake:
 
     async def stop_taking(self) -> None:
         """Take nothing more. What has arrived is still worked on."""
-        await self._consumer.cancel(take_the_rest=True)
-        await self._again.cancel(take_the_rest=True)
+        for consumer in (self._consumer, self._again):
+            with suppress(BrokerError):  # then nothing comes by it any more
+                await consumer.cancel(take_the_rest=True)
         await asyncio.sleep(0)  # what has arrived is taken in
 
     @property
     def idle(self) -> bool:
-        return not self._ready and not self._ready_again and not self.settling
+        return not (self._ready or self._ready_again or self.settling or self.running)
+
+    @property
+    def running(self) -> int:
+        """How many workers have something in hand that is not being settled."""
+        waiting = sum(not worker.done() for worker in self._waiting)
+        return self._workers - waiting - len(self.settling)
+
+    def forget(self) -> None:
+        """Have nobody call this any more."""
+        self._acks.forget(self.write_acks)
+        self._gate.forget(self.wake)
 
     @property
     def waiting(self) -> int:

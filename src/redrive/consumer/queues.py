@@ -158,6 +158,9 @@ class Declaring:
         for rung in describe_ladder(self._topology):
             await self._declare(rung.name, rung.arguments)
 
+    async def close(self) -> None:
+        await self._spare.close()
+
     async def _main(self, queue: Queue, name: str, dead_letters: str) -> tuple[str, bool]:
         kind = queue.type or self._topology.queue_type
         arguments = _arguments(kind if name else "classic", dead_letters)

@@ -4,76 +4,36 @@ It consumes and publishes on two connections: with one, a socket that is not rea
 full, would hide the confirms that let messages go. A third asks the questions, and takes what is
 handled alone: each answer read on the first would let more messages in, whatever the budget.
 
-When it should stop, nothing more is taken; what has arrived is handled for some seconds, what has
-begun gets some more, and what is left goes back to its queue. Nobody is waited for once it should
-hurry, but for confirms of copies on their way, a moment.
+Each handler is served by itself (`serving.py`). One whose queue cannot be used waits, longer and
+longer, and is tried again; the log says which, why, and what to do, at once and then each minute.
+The others go on. Only the loss of a connection, or a defect, ends the session.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final
 
 from redrive.amqp import Connection
-from redrive.amqp.lane import Connect, Lane
+from redrive.amqp.lane import Connect
+from redrive.amqp.supervision import supervise
 from redrive.broker.apply import apply
 from redrive.broker.live import SpareChannel
 from redrive.broker.topology import describe
-from redrive.consumer.alone import Alone
-from redrive.consumer.copies import Copies
 from redrive.consumer.gate import Gate
-from redrive.consumer.intake import Intake, Sources
 from redrive.consumer.logs import log
-from redrive.consumer.queues import Declared, Declaring, Queue
-from redrive.consumer.receipts import Receipts
-from redrive.consumer.running import Handler, Limits, Runner
 from redrive.consumer.sending import Sending
-from redrive.consumer.settling import Settling
-from redrive.consumer.wishes import MOST_PREFETCH
+from redrive.consumer.serving import Known, Registered, Serving, Shared
+from redrive.consumer.telling import Told
 from redrive.errors import BrokerError, NotFound, the_reason
 from redrive.settings import Settings
 
-_BEGIN_WITHIN: Final = 4.0
-"""Seconds in which a consumer that should stop still begins with what it has."""
-_END_WITHIN: Final = 8.0
-"""Seconds after which it ends whatever still runs; SIGTERM promises ten."""
-_LET_GO_WITHIN: Final = 0.3
-"""Seconds that handlers have to end once they are cancelled."""
-_SETTLED_WITHIN: Final = 1.0
-"""Seconds that the broker then has to confirm copies that are on their way."""
-_PUT_BACK_WITHIN: Final = 9.2
-"""Seconds after which it gives back what it has no confirmed copy of; what is left of the ten is
-for closing."""
-_PUT_BACK_ALONE_WITHIN: Final = 8.8
-"""Seconds for what was handled alone, which is put back first: the others need some too."""
-_LOOK_EVERY: Final = 0.02
+_LAST_ACKS_WITHIN: Final = 1.0
+"""Seconds to have acks written, of a session that lost another connection than theirs."""
 _LOOK_FOR_A_RETRIER_EVERY: Final = 60.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registered:
-    """A handler and what was said about it."""
-
-    name: str
-    handler: Handler
-    queue: Queue
-    limits: Limits
-    concurrency: int
-    prefetch: int
-
-
-@dataclass(slots=True)
-class Known:
-    """What outlives a session."""
-
-    chosen: dict[str, str] = field(default_factory=dict)
-    """The names that the broker chose for queues, by handler and exchange."""
-    used_as_they_are: set[str] = field(default_factory=set)
-    """The queues of which that was told."""
-    no_retrier_told: bool = False
 
 
 class Session:
@@ -94,41 +54,56 @@ class Session:
         self._connect = connect
         self._name = name
         self._gate = Gate()
-        self._intakes: list[Intake] = []
-        self._alone: list[Alone] = []
-        self._stopping = asyncio.Event()
-        self._ends = False
-        self._hurries = False
+        self._servings: list[Serving] = []
+        self._hurries = asyncio.Event()
         self.sending: Sending | None = None
 
-    async def run(self, until: asyncio.Event, on_ready: Callable[[], None]) -> None:
-        """Serve until the event is set, then drain. Raises the `BrokerError` that ended it."""
+    async def run(self, until: asyncio.Event, on_serving: Callable[[int], None]) -> None:
+        """Serve until the event is set, then drain. Raises the `BrokerError` that ended it.
+        `on_serving` is told how many handlers wait, each time that one begins or ends."""
         source = await self._connect(f"{self._name} consume")
-        lane = Lane(self._connect, f"{self._name} publish")
+        sending = Sending(self._connect, self._name)
         aside: Connection | None = None
         try:
-            await lane.open()
-            self.sending = Sending(lane)
+            await sending.open(self._copies_go_to())
+            self.sending = sending
             aside = await self._connect(f"{self._name} aside")
             await self._assure_topology(aside)
-            await self._serve(source, aside, self.sending, until, on_ready)
-            await lane.close()
+            shared = Shared(
+                settings=self._settings,
+                source=source,
+                aside=aside,
+                sending=sending,
+                gate=self._gate,
+                known=self._known,
+                budget=self._settings.broker.in_flight // (2 * len(self._registered)),
+                hurries=self._hurries,
+            )
+            try:
+                await self._serve(shared, until, on_serving)
+            except BrokerError:
+                await _write_acks(source)
+                raise
+            await sending.close()
             await aside.close()
             await source.close()
         finally:
-            for intake in self._intakes:
-                intake.say_set_aside()
-            if self.sending is not None:
-                self.sending.end()
             self.sending = None
-            lane.abort()
+            sending.end()
+            sending.abort()
             if aside is not None:
                 aside.abort()
             source.abort()
 
     def hurry(self) -> None:
         """Once it should stop: wait for no handler any more."""
-        self._hurries = True
+        self._hurries.set()
+
+    def _copies_go_to(self) -> set[str]:
+        names = self._settings.topology.names
+        own = {each.queue.dead_letter_exchange for each in self._registered}
+        dead = {exchange or names.dlq_exchange for exchange in own}
+        return {*dead, names.route_delay, names.retry_exchange}
 
     async def _assure_topology(self, connection: Connection) -> None:
         """Make Redrive's own queues if nobody has yet."""
@@ -143,32 +118,33 @@ class Session:
             await spare.close()
 
     async def _serve(
-        self,
-        source: Connection,
-        aside: Connection,
-        sending: Sending,
-        until: asyncio.Event,
-        on_ready: Callable[[], None],
+        self, shared: Shared, until: asyncio.Event, on_serving: Callable[[int], None]
     ) -> None:
+        """Serve every handler by itself until all have ended; in order, whatever ends one."""
+        publishing = asyncio.create_task(shared.sending.run())
+        looking = asyncio.create_task(self._look_for_a_retrier(shared.aside))
+        stop = asyncio.create_task(until.wait())
+        handlers = [
+            asyncio.create_task(self._keep_serving(registered, shared, until, on_serving))
+            for registered in self._registered
+        ]
+        served = asyncio.create_task(asyncio.wait(handlers, return_when=asyncio.FIRST_EXCEPTION))
         try:
-            async with asyncio.TaskGroup() as tasks, self._ending():
-                beside = [
-                    tasks.create_task(self._part(part))
-                    for part in (sending.run(), self._look_for_a_retrier(aside))
-                ]
-                running: list[asyncio.Task[None]] = []
-                for registered in self._registered:
-                    workers = await self._open(registered, source, aside, sending)
-                    running += [tasks.create_task(self._part(worker)) for worker in workers]
-                on_ready()
-                await until.wait()
-                began = asyncio.get_running_loop().time()
-                await self._drain(began)
-                await self._end(running, began)
-                for task in beside:
-                    task.cancel()
-        except BaseExceptionGroup as group:
-            raise the_reason(group) from group
+            await asyncio.wait((publishing, served, stop), return_when=asyncio.FIRST_COMPLETED)
+            shared.over.set()
+            if until.is_set():
+                self._gate.give_up()
+                await asyncio.wait((publishing, served), return_when=asyncio.FIRST_COMPLETED)
+            self._hurries.set()  # they have ended, or something is lost
+            await asyncio.wait(handlers)
+        finally:
+            shared.over.set()  # also where it is cancelled: nothing is closed in order then
+            for task in (publishing, looking, stop, served, *handlers):
+                task.cancel()
+            await asyncio.wait((publishing, looking, stop, served, *handlers))
+        ended = [task for task in (publishing, looking, *handlers) if not task.cancelled()]
+        if errors := [error for task in ended if (error := task.exception()) is not None]:
+            raise the_reason(BaseExceptionGroup("what ended the session", errors))
 
     async def _look_for_a_retrier(self, connection: Connection) -> None:
         """Say it, once, if retries have waited and nobody brings them back."""
@@ -189,153 +165,52 @@ class Session:
                         remedy="start 'redrive run', which brings retries back to their queues",
                     )
 
-    @asynccontextmanager
-    async def _ending(self) -> AsyncIterator[None]:
-        """Know, when something in the block fails or is cancelled, that the session ends by it."""
-        try:
-            yield
-        except BaseException:
-            self._ends = True
-            raise
+    async def _keep_serving(
+        self,
+        registered: Registered,
+        shared: Shared,
+        until: asyncio.Event,
+        on_serving: Callable[[int], None],
+    ) -> None:
+        """Serve a handler, again and again where the broker refuses what it needs."""
+        trouble = Told()
 
-    async def _part(self, part: Coroutine[Any, Any, None]) -> None:
-        """A part of the session, which ends with it."""
-        async with self._ending():
+        async def serve() -> None:
+            if trouble.lasts:  # it may be that somebody deleted what is Redrive's own
+                await self._assure_topology(shared.aside)
+            serving = Serving(registered, shared)
             try:
-                await part
-            except asyncio.CancelledError as error:
-                if self._ends:
-                    raise
-                raise BrokerError(
-                    "a task of the consumer was cancelled, and not by it",
-                    remedy="look for a handler that keeps the task it runs in, and cancels it",
-                ) from error
+                await serving.open()
+                trouble.is_over()
+                self._servings.append(serving)
+                on_serving(len(self._registered) - len(self._servings))
+                await serving.run(until)
+            finally:
+                if serving in self._servings:
+                    self._servings.remove(serving)
+                    on_serving(len(self._registered) - len(self._servings))
+                if not (shared.over.is_set() or shared.is_lost):
+                    await serving.close()
 
-    async def _open(
-        self, registered: Registered, source: Connection, aside: Connection, sending: Sending
-    ) -> Sequence[Coroutine[Any, Any, None]]:
-        """Declare and consume a handler's queue; what has to run for it."""
-        topology = self._settings.topology
-        declaring = Declaring(aside, topology, self._known.used_as_they_are)
-        whose = f"{registered.name} {registered.queue.exchange}"
-        before = self._known.chosen.get(whose, "")
-        declared = await declaring.queue(registered.queue, registered.name, before=before)
-        if registered.queue.name == "":
-            self._known.chosen[whose] = declared.name
-        settling = self._settling(registered, declared, declaring, sending)
-        place = (declared.name, source.address.vhost)
-        runner = Runner(registered.handler, registered.limits, tiers=len(topology.tiers))
-        runner.ends = lambda: self._ends
-        channel = await aside.channel()
-        alone = Alone(channel, declared.alone, runner, settling, self._gate, place=place)
-        sources = await self._consume(registered, declared, source)
-        intake = Intake(
-            sources, runner, settling, self._gate, place=place, on_set_alone=alone.nudge
-        )
-        self._intakes.append(intake)
-        self._alone.append(alone)
-        log.info("consumer.ready", queue=declared.name, handler=registered.name)
-        workers = [intake.work() for _ in range(registered.concurrency)]
-        return [intake.take_in(), intake.take_in_again(), alone.run(), *workers]
+        def waits(error: BrokerError, delay: timedelta) -> None:
+            if shared.is_lost:
+                raise error
+            if trouble.is_news(str(error)) and not shared.over.is_set():
+                log.warning(
+                    "consumer.handler_waits",
+                    handler=registered.name,
+                    queue=registered.queue.name or registered.queue.exchange,
+                    error=str(error),
+                    remedy=error.remedy,
+                    retry_in_s=round(delay.total_seconds(), 3),
+                )
 
-    async def _consume(
-        self, registered: Registered, declared: Declared, source: Connection
-    ) -> Sources:
-        """Consume a handler's queue and the one beside it, of which no more is taken than can be
-        handled at a time: what a crash finds there is handled alone."""
-        budget = self._settings.broker.in_flight // (2 * len(self._registered))
-        own = await (await source.channel()).consume(
-            declared.name, prefetch=registered.prefetch, budget=budget
-        )
-        prefetch = min(registered.concurrency, MOST_PREFETCH)
-        again = await (await source.channel()).consume(
-            declared.again, prefetch=prefetch, budget=budget
-        )
-        return Sources(own, again)
+        await supervise(serve, on_lost=waits, stopping=shared.over)
 
-    def _settling(
-        self, registered: Registered, declared: Declared, declaring: Declaring, sending: Sending
-    ) -> Settling:
-        copies = Copies(
-            declared,
-            self._settings.topology,
-            user=sending.user,
-            dead_letter_exchange=registered.queue.dead_letter_exchange,
-        )
-        return Settling(
-            copies,
-            sending,
-            receipts=Receipts(self._settings.topology.names.receipts_queue, declared.name),
-            declared=declared,
-            make_ladder=declaring.ladder,
-            stopping=self._stopping,
-        )
 
-    async def _drain(self, began: float) -> None:
-        self._stopping.set()
-        self._gate.give_up()
-        for alone in self._alone:
-            alone.stop()
-        for intake in self._intakes:
-            await intake.stop_taking()
-        had, back = self._handled() + self._waiting(), 0
-        if not await self._idle_by(began + _BEGIN_WITHIN):
-            back = self._waiting()
-            for intake in self._intakes:
-                intake.begin_no_more()
-            if not await self._idle_by(began + _END_WITHIN):
-                handled = self._handled()
-                back += handled
-                log.warning("consumer.ends_while_handling", messages=handled)
-                self._ends = True
-                deadline = began + _PUT_BACK_ALONE_WITHIN
-                await asyncio.gather(*[alone.give_back(deadline) for alone in self._alone])
-        log.info("consumer.drained", settled=had - back, given_back=back)
-
-    def _handled(self) -> int:
-        """How many messages are being handled."""
-        return self._gate.running + self._gate.alone
-
-    def _waiting(self) -> int:
-        """How many have arrived, and nobody has begun with them."""
-        return sum(intake.waiting for intake in self._intakes)
-
-    async def _end(self, running: Sequence[asyncio.Task[None]], began: float) -> None:
-        """End what runs, and give back what is left. In this order: or another process could have a
-        message that is still handled here. Who waits for a confirm is given a moment more: ended at
-        once, it would leave both the copy and the message."""
-        self._ends = True
-        settle = self._settling_now()
-        for task in (dropped := [task for task in running if task not in settle]):
-            task.cancel()
-        await asyncio.wait(dropped, timeout=_LET_GO_WITHIN)
-        await self._settled_by(began + _PUT_BACK_ALONE_WITHIN)
-        settle |= self._settling_now()
-        for task in (late := [task for task in running if task in settle]):
-            task.cancel()
-        if late:
-            await asyncio.wait(late, timeout=_LET_GO_WITHIN)
-        deadline = began + _PUT_BACK_WITHIN
-        await asyncio.gather(*[intake.give_back(deadline) for intake in self._intakes])
-
-    def _settling_now(self) -> set[asyncio.Task[Any] | None]:
-        parts: list[Intake | Alone] = [*self._intakes, *self._alone]
-        return {task for part in parts for task in part.settling}
-
-    async def _settled_by(self, deadline: float) -> None:
-        clock = asyncio.get_running_loop().time
-        deadline = min(deadline, clock() + _SETTLED_WITHIN)
-        while self._settling_now():
-            if clock() > deadline:
-                return
-            await asyncio.sleep(_LOOK_EVERY)
-
-    async def _idle_by(self, deadline: float) -> bool:
-        """Wait until nothing runs and nothing is left to begin with; whether that is so."""
-        clock = asyncio.get_running_loop().time
-        parts: list[Gate | Intake | Alone] = [self._gate, *self._intakes, *self._alone]
-        while not all(part.idle for part in parts):
-            if self._hurries or clock() > deadline:
-                return False
-            await asyncio.sleep(_LOOK_EVERY)
-        return True
+async def _write_acks(source: Connection) -> None:
+    """Have what was settled reach the broker: it closes the connection after that."""
+    if source.is_open:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_ACKS_WITHIN):
+                await source.close()

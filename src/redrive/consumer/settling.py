@@ -26,13 +26,15 @@ from redrive.consumer.logs import log
 from redrive.consumer.queues import Declared
 from redrive.consumer.receipts import Receipts
 from redrive.consumer.sending import Sending
-from redrive.consumer.telling import about, about_outcome
+from redrive.consumer.telling import Told, about, about_outcome
+from redrive.domain.failure import Failure
 from redrive.domain.handling import Acked, DeadLettered, Delayed, LeftToPolicy, Outcome, Retried
 from redrive.errors import BrokerError, Unpublishable
 
 _AGAIN: Final = timedelta(seconds=5)
 _WAIT_FOR_A_PERSON: Final = timedelta(minutes=10)
 """Well within the 30 minutes after which a broker takes a delivery back itself."""
+_FORBIDDEN: Final = 403
 _EVENTS: Final = {
     Retried: "message.retried",
     Delayed: "message.delayed",
@@ -47,6 +49,9 @@ class Deliveries(Protocol):
     @property
     def queue(self) -> str:
         """The one that they were taken from."""
+
+    def check(self) -> None:
+        """Raise if they are void by now, and come again."""
 
     def ack(self, *deliveries: Delivery) -> None: ...
     def reject(self, delivery: Delivery) -> None: ...
@@ -74,7 +79,7 @@ class Settling:
         self._declared = declared
         self._make_ladder = make_ladder
         self._stopping = stopping
-        self._said: set[str] = set()
+        self._said: dict[str, Told] = {}
 
     async def settle(self, delivery: Delivery, outcome: Outcome, source: Deliveries) -> None:
         """Do with a delivery what should become of its message."""
@@ -91,19 +96,21 @@ class Settling:
             source.ack(delivery)
             source.flush()
             return
-        say = log.warning if isinstance(outcome, DeadLettered) else log.info
-        say(_EVENTS[type(outcome)], **about_outcome(outcome), **about(delivery, self._declared))
+        source.check()
         try:
             copy = self._copies.of(delivery, outcome)
+            answer = await self._send_up(copy)
+            if isinstance(answer, (Returned, Refused)) and not self._copies.is_dead_letter(copy):
+                where = f"the delay queue with key {copy.routing_key!r}"
+                outcome = _dead_instead(outcome.failure, f"{where} {_trouble(answer)}")
+                copy = self._copies.of(delivery, outcome)
+                answer = await self._sending.send(copy)
         except Unpublishable as error:
             self._poisoned(delivery, str(error), source)
             return
-        answer = await self._send_up(copy)
-        if isinstance(answer, (Returned, Refused)) and not self._copies.is_dead_letter(copy):
-            trouble = f"the delay queue with key {copy.routing_key!r} {_trouble(answer)}"
-            copy = self._copies.dead_instead(delivery, outcome.failure, trouble)
-            answer = await self._sending.send(copy)
-        await self._finish(delivery, copy, answer, source)
+        if await self._finish(delivery, copy, answer, source):
+            say = log.warning if isinstance(outcome, DeadLettered) else log.info
+            say(_EVENTS[type(outcome)], **about_outcome(outcome), **about(delivery, self._declared))
 
     async def set_again(self, delivery: Delivery, source: Deliveries) -> bool:
         """Have a delivery handled again, among others; False if its queue takes no copy."""
@@ -119,6 +126,7 @@ class Settling:
     ) -> bool:
         """What cannot be published again is parked where that is safe: it could end process after
         process, uncounted."""
+        source.check()
         try:
             copy = copy_of(delivery)
             answer = await self._sending.send(copy)
@@ -155,8 +163,9 @@ class Settling:
         self, copy_of: Callable[[Delivery], Publish], delivery: Delivery, source: Deliveries
     ) -> None:
         try:
+            source.check()
             answer = await self._sending.send(copy_of(delivery))
-        except Unpublishable:
+        except (Unpublishable, BrokerError):
             return
         if answer is CONFIRMED:
             source.ack(delivery)
@@ -172,19 +181,22 @@ class Settling:
 
     async def _finish(
         self, delivery: Delivery, copy: Publish, answer: LaneOutcome, source: Deliveries
-    ) -> None:
+    ) -> bool:
+        """Ack a delivery once its copy is confirmed; whether that came about."""
         while answer is not CONFIRMED:
             if isinstance(answer, Poison):
                 self._poisoned(delivery, str(answer.error), source)
-                return
+                return False
             where = f"the dead letter queue behind {copy.exchange!r}"
-            self._say("consumer.stuck", f"{where} {_trouble(answer)}")
+            self._say("consumer.stuck", f"{where} {_trouble(answer)}", remedy=_remedy(answer))
             if await self._stops_within(_AGAIN):
-                return  # unsettled: the broker delivers it again
+                return False  # unsettled: the broker delivers it again
+            source.check()
             copy = _again(copy)
             answer = await self._sending.send(copy)
         source.ack(delivery)
         source.flush()
+        return True
 
     def _poisoned(self, delivery: Delivery, reason: str, source: Deliveries) -> None:
         if self._parks(source):
@@ -228,8 +240,7 @@ class Settling:
         return self._stopping.is_set()
 
     def _say(self, event: str, reason: str, **more: str | int) -> None:
-        if event not in self._said:  # once, not for every message
-            self._said.add(event)
+        if self._said.setdefault(event, Told()).is_news(event):  # not for every message
             place = {"queue": self._declared.name, "handler": self._declared.handler}
             log.warning(event, reason=reason, **{**place, **more})
 
@@ -238,10 +249,25 @@ def _again(copy: Publish) -> Publish:
     return Publish(copy.exchange, copy.routing_key, copy.properties, copy.body)
 
 
+def _dead_instead(failure: Failure, trouble: str) -> DeadLettered:
+    """What becomes of a message whose copy should have gone elsewhere, and got stuck."""
+    reason = f"{trouble} (the failure before: {failure.reason})"
+    return DeadLettered(Failure(error_type=failure.error_type, reason=reason, stack=failure.stack))
+
+
 def _trouble(answer: LaneOutcome) -> str:
     if isinstance(answer, Returned):
-        return f"is missing ({answer.reason})"
+        wrong = "may not be written to" if answer.code == _FORBIDDEN else "is missing"
+        return f"{wrong} ({answer.reason})"
     return "is full" if isinstance(answer, Refused) else "takes nothing"
+
+
+def _remedy(answer: LaneOutcome) -> str:
+    if not isinstance(answer, Returned):
+        return "make room in it, or raise its limit"
+    if answer.code == _FORBIDDEN:
+        return "grant the user write permission on what the text names"
+    return "declare it; 'redrive topology apply' makes what is Redrive's own"
 
 
 class Taken:
@@ -250,6 +276,10 @@ class Taken:
     def __init__(self, channel: _Answers, queue: str) -> None:
         self._channel = channel
         self.queue = queue
+
+    def check(self) -> None:
+        if self._channel.error is not None:
+            raise self._channel.error
 
     def ack(self, *deliveries: Delivery) -> None:
         with contextlib.suppress(BrokerError):  # void by now: the session ends anyhow
@@ -269,6 +299,8 @@ class Taken:
 
 
 class _Answers(Protocol):
+    @property
+    def error(self) -> BrokerError | None: ...
     def ack(self, tag: int) -> None: ...
     def nack(self, tag: int, *, requeue: bool) -> None: ...
     def reject(self, tag: int, *, requeue: bool) -> None: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 from redrive.amqp import Delivery, Properties
@@ -13,6 +14,33 @@ from redrive.domain.handling import Acked, Delayed, Outcome, Retried
 from redrive.errors import MalformedData
 
 _LONGEST: Final = 300
+_AGAIN_AFTER: Final = 60.0
+"""Seconds after which a trouble that lasts is told again."""
+
+
+class Told:
+    """What was said of a trouble: it is said at once, and then now and then, not at every try."""
+
+    def __init__(self) -> None:
+        self._what = ""
+        self._at = 0.0
+
+    def is_news(self, what: str) -> bool:
+        """Whether that is to be said now."""
+        now = time.monotonic()
+        if what == self._what and now - self._at < _AGAIN_AFTER:
+            return False
+        self._what, self._at = what, now
+        return True
+
+    @property
+    def lasts(self) -> bool:
+        return self._what != ""
+
+    def is_over(self) -> bool:
+        """Forget the trouble; whether there was one."""
+        was, self._what = self._what, ""
+        return was != ""
 
 
 def about(delivery: Delivery, declared: Declared) -> dict[str, str | int]:

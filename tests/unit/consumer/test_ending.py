@@ -13,6 +13,7 @@ import structlog
 
 from redrive import Consumer, Message
 from redrive.consumer import consumer as module
+from redrive.consumer import telling
 from redrive.errors import SettingsError
 from tests.services.consuming import eventually, serving
 
@@ -52,7 +53,7 @@ def test_who_has_run_a_consumer_that_was_signalled_twice_can_be_interrupted_afte
 
 
 async def test_a_problem_that_lasts_is_told_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_SAY_EVERY", 0.5)
+    monkeypatch.setattr(telling, "_AGAIN_AFTER", 0.5)
     consumer = Consumer("amqp://guest:guest@127.0.0.1:1/")
 
     @consumer.handler("q")

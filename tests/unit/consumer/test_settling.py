@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import structlog
 
-from redrive.amqp import Delivery, Properties, Publish, Refused, fields
+from redrive.amqp import Delivery, Properties, Publish, Refused, Returned, fields
 from redrive.amqp.confirms import CONFIRMED
 from redrive.amqp.lane import LaneOutcome, Poison
 from redrive.consumer import settling as module
@@ -20,7 +20,7 @@ from redrive.consumer.settling import Settling
 from redrive.domain import headers
 from redrive.domain.failure import Failure
 from redrive.domain.handling import Acked, DeadLettered, Retried
-from redrive.errors import BrokerError, ConnectionLost
+from redrive.errors import BrokerError, ChannelClosed, ConnectionLost
 from redrive.settings.sections import TopologySettings
 from tests.services.eventually import eventually_async
 
@@ -37,16 +37,25 @@ class Told:
         self.queue = queue
         self.events: list[str] = []
         self.answer: LaneOutcome | BrokerError = CONFIRMED
+        self.answers: list[LaneOutcome] = []
+        """Those that come before."""
+        self.void: BrokerError | None = None
         self.confirmed = asyncio.Event()
         self.confirmed.set()
 
     async def send(self, publish: Publish) -> LaneOutcome:
         self.events.append(f"sent to {publish.exchange or publish.routing_key}")
         await self.confirmed.wait()
+        if self.answers:
+            return self.answers.pop(0)
         if isinstance(self.answer, BrokerError):
             raise self.answer
         self.events.append("confirmed" if self.answer is CONFIRMED else "refused")
         return self.answer
+
+    def check(self) -> None:
+        if self.void is not None:
+            raise self.void
 
     def ack(self, *deliveries: Delivery) -> None:
         self.events += ["acked"] * len(deliveries)
@@ -148,6 +157,21 @@ async def test_a_lost_connection_is_no_defect() -> None:
     assert "acked" not in told.events
 
 
+async def test_of_what_the_broker_has_taken_back_no_copy_is_sent() -> None:
+    told = Told()
+    told.void = ChannelClosed(406, "delivery acknowledgement on channel 1 timed out")
+    for settles in (
+        settling(told).settle(delivered(), DEAD, told),
+        settling(told).set_again(delivered(), told),
+        settling(told).set_alone(delivered(), told),
+    ):
+        with pytest.raises(ChannelClosed):
+            await settles
+    await settling(told).put_back_again(delivered(), told)
+    await settling(told).put_back_alone(delivered(), told)
+    assert told.events == []
+
+
 async def test_the_log_says_which_message_it_was_and_where_it_was_published() -> None:
     properties = Properties.empty().with_text("message_id", "m-1")
     put = {
@@ -176,6 +200,23 @@ async def test_the_log_says_which_message_it_was_and_where_it_was_published() ->
         {"event": "message.retried", "log_level": "info", "retry": 3, **common},
         {"event": "message.dead_lettered", "log_level": "warning", **common},
     ]
+
+
+async def test_the_log_says_what_came_about_and_not_before_the_broker_has_it() -> None:
+    told = Told()
+    told.confirmed.clear()
+    retried = Retried(Failure(error_type="ValueError", reason="no"), tier=1, attempt=1)
+    with structlog.testing.capture_logs() as logs:
+        settled = asyncio.create_task(settling(told).settle(delivered(), retried, told))
+        await eventually_async(lambda: told.events)
+        assert not logs
+        told.answers = [Returned(312, "NO_ROUTE")]
+        told.confirmed.set()
+        await settled
+    assert told.events[-2:] == ["confirmed", "acked"]
+    (line,) = logs
+    assert line["event"] == "message.dead_lettered"
+    assert "is missing (NO_ROUTE) (the failure before: no)" in line["reason"]
 
 
 async def test_what_no_broker_takes_is_parked() -> None:

@@ -35,6 +35,7 @@ from redrive.broker.ladder import describe_ladder
 from redrive.broker.live import SpareChannel
 from redrive.broker.looking import QueueFacts, Version, read_version
 from redrive.broker.management import Management
+from redrive.broker.policies import Policies
 from redrive.broker.site import Site
 from redrive.broker.topology import Exchange, Queue, Topology, retry_queue_of, with_tiers_beyond
 from redrive.domain import globs
@@ -53,6 +54,9 @@ _NO_NUMBER: Final = "redrive-doctor"
 # The flag of the property `expiration`, and its value as a short string.
 _BAD_EXPIRATION: Final = b"\x01\x00" + bytes([len(_NO_NUMBER)]) + _NO_NUMBER.encode()
 _ANSWERS_WITHIN: Final = 4.0
+_SHOWN_WITHIN: Final = 6.5
+"""Seconds after which a queue shows which policy is in force: with its next statistics."""
+_LOOK_AGAIN_EVERY: Final = 0.5
 _LOOKED_INTO: Final = 20
 _NAMED: Final = 3
 _FLAGS_MATTER_UNTIL: Final[Version] = (3, 12)
@@ -88,11 +92,10 @@ class Look:
 
     async def _by_management(self, management: Management) -> View:
         topology = self._site.topology
-        growth = int(GROWTH_OVER.total_seconds())
         overview, policies, queues, exchanges, bindings = await asyncio.gather(
             management.overview(),
             management.policies(),
-            management.queues(*COLUMNS, lengths_age=growth, lengths_incr=60),
+            self._queues(management),
             management.exchanges(),
             management.bindings(),
         )
@@ -116,6 +119,21 @@ class Look:
             global_qos=await self._global_qos(management),
             unseen=tuple(self._unseen),
         )
+
+    async def _queues(self, management: Management) -> list[dict[str, Any]]:
+        """The queues, each with the policy that is in force now. One that was just set is not shown
+        yet, and a cure that went by what is shown would take it out of force; so what differs from
+        the policies themselves is looked at again, until it has had its time."""
+        policies = await Policies.read(management)
+        growth = int(GROWTH_OVER.total_seconds())
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + _SHOWN_WITHIN
+        while True:
+            found = await management.queues(*COLUMNS, lengths_age=growth, lengths_incr=60)
+            settled = all(len(policies.as_it_may_be(each)) == 1 for each in found)
+            if settled or clock() > deadline:
+                return found
+            await asyncio.sleep(_LOOK_AGAIN_EVERY)
 
     def _common(self, topology: Topology) -> dict[str, Any]:
         settings = self._site.settings

@@ -1,0 +1,212 @@
+"""Handlers of one consumer that do not disturb each other: one whose queue cannot be used, or goes
+away, waits by itself; and whatever ends, ends with each message there once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import structlog
+
+from redrive import Consumer, Message, Queue
+from redrive.amqp import parse_addresses
+from redrive.consumer import telling
+from redrive.domain.deaths import AGAIN, ALONE
+from redrive.settings import Settings
+from tests.services.consuming import (
+    DEAD,
+    QUEUE,
+    consumed,
+    eventually,
+    send,
+    serving,
+    settings_for,
+)
+from tests.services.moving import channel_to, declare, holds, identities, ready, take_all
+from tests.services.plugin import NewProxy, Vhost
+from tests.services.proxy import Proxy
+
+OTHER = "other"
+MANY = [str(number) for number in range(60)]
+NOT_USABLE = {
+    "missing": Queue(OTHER, declare=False),
+    "refused": Queue(OTHER, arguments={"x-max-length": "many"}),
+}
+
+
+@pytest.fixture
+def settings(vhost: Vhost) -> Settings:
+    return settings_for(vhost.url, "classic")
+
+
+def waits_of(logs: list[Any]) -> list[Any]:
+    return [line for line in logs if line["event"] == "consumer.handler_waits"]
+
+
+async def left_by_a_process(url: str, *names: str) -> None:
+    """Have messages in the queue that come with the redelivered flag."""
+    await declare(url, QUEUE, "classic")
+    await send(url, *names)
+    async with channel_to(url) as channel:
+        for _ in names:
+            assert await channel.get(QUEUE) is not None
+    await holds(url, QUEUE, len(names))
+
+
+@pytest.mark.parametrize("why", NOT_USABLE)
+async def test_a_handler_whose_queue_cannot_be_used_waits_and_disturbs_no_other(
+    vhost: Vhost, settings: Settings, why: str
+) -> None:
+    await left_by_a_process(vhost.url, *MANY)
+    consumer, began, ended = Consumer(settings=settings), Counter[bytes](), Counter[bytes]()
+
+    @consumer.handler(Queue(QUEUE, ttl=None))
+    async def good(message: Message) -> None:
+        began[message.body] += 1
+        await asyncio.sleep(0.3)
+        ended[message.body] += 1
+
+    @consumer.handler(NOT_USABLE[why])
+    async def bad(message: Message) -> None:
+        ended[message.body] += 1
+
+    with structlog.testing.capture_logs() as logs:
+        async with serving(consumer):
+            await eventually(lambda: len(ended) == len(MANY), "all of the other's")
+            await eventually(lambda: waits_of(logs), "who waits")
+            assert not consumer._ready.is_set()
+            await declare(vhost.url, OTHER, "classic")
+            await consumed(vhost.url, OTHER)
+            await send(vhost.url, "at last", queue=OTHER)
+            await eventually(lambda: ended[b"at last"], "its first message")
+            await asyncio.wait_for(consumer.ready(), 5)
+    assert set(began.values()) == set(ended.values()) == {1}
+    for queue in (QUEUE, f"{AGAIN}{QUEUE}", f"{ALONE}{QUEUE}", DEAD):
+        assert await ready(vhost.url, queue) == 0
+    (told,) = waits_of(logs)  # at every try would be too often
+    assert (told["handler"], told["queue"]) == ("bad", OTHER)
+    assert told["error"]
+    assert told["remedy"]
+    assert not [line for line in logs if line["event"] == "consumer.lost"]
+
+
+async def test_a_handler_that_waits_is_told_of_now_and_then(
+    vhost: Vhost, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telling, "_AGAIN_AFTER", 0.5)
+    consumer = Consumer(settings=settings)
+
+    @consumer.handler(NOT_USABLE["missing"])
+    async def bad(message: Message) -> None: ...
+
+    with structlog.testing.capture_logs() as logs:
+        async with serving(consumer):
+            await eventually(lambda: len(waits_of(logs)) == 2, "the second line")
+    # With waits of 0.2, 0.4, 0.8 seconds at most, there were more tries than lines.
+    assert waits_of(logs)[1]["retry_in_s"] > 0.2
+
+
+async def test_a_queue_that_is_deleted_stops_its_own_handler_and_lets_end_what_runs(
+    vhost: Vhost, settings: Settings
+) -> None:
+    consumer, began, ended = Consumer(settings=settings), Counter[bytes](), Counter[bytes]()
+    may_end = asyncio.Event()
+
+    async def slow(message: Message) -> None:
+        began[message.body] += 1
+        await may_end.wait()
+        ended[message.body] += 1
+
+    consumer.handler(QUEUE)(slow)
+    consumer.handler(OTHER)(slow)
+    with structlog.testing.capture_logs() as logs:
+        async with serving(consumer):
+            await asyncio.wait_for(consumer.ready(), 5)
+            await send(vhost.url, *"abc")
+            await send(vhost.url, *"xyz", queue=OTHER)
+            await eventually(lambda: len(began) == 6, "all of them at a time")
+            assert consumer._session is not None
+            servings = consumer._session._servings
+            (other,) = [each for each in servings if each._registered.queue.name == OTHER]
+            async with channel_to(vhost.url) as channel:
+                await channel.delete_queue(OTHER)
+            await eventually(other._stopping.is_set, "its end")
+            await asyncio.sleep(0.5)  # in which nobody's handler is cut off
+            may_end.set()
+            await eventually(lambda: len(ended) == 6, "the end of all")
+            await consumed(vhost.url, OTHER)  # declared anew
+            await send(vhost.url, "again", queue=OTHER)
+            await eventually(lambda: ended[b"again"], "the next one")
+    assert set(began.values()) == set(ended.values()) == {1}
+    assert [line["handler"] for line in waits_of(logs)] == ["slow"]
+
+
+async def its_queue_is_deleted(url: str, between: Proxy) -> None:
+    async with channel_to(url) as channel:
+        await channel.delete_queue(f"{ALONE}{QUEUE}")
+
+
+async def the_broker_is_asked_in_vain(url: str, between: Proxy) -> None:
+    between.connections[2].cut()  # on which queues are declared and looked at
+
+
+Ends = Callable[[str, Proxy], Awaitable[None]]
+
+
+@pytest.mark.parametrize("ends", [its_queue_is_deleted, the_broker_is_asked_in_vain])
+async def test_what_failed_is_dead_and_not_in_its_queue_as_well_whatever_ends_the_handler(
+    vhost: Vhost, proxy: NewProxy, ends: Ends
+) -> None:
+    address = parse_addresses(vhost.url)[0]
+    between = await proxy(address.host, address.port)
+    consumer = Consumer(settings=settings_for(between.through(vhost.url), "classic"))
+    began: list[bytes] = []
+
+    @consumer.handler(QUEUE, retries=0)
+    async def settle(message: Message) -> None:
+        began.append(message.body)
+        between.connections[1].answers.clear()  # the confirm of its copy
+        raise ValueError("no")
+
+    async with serving(consumer):
+        await asyncio.wait_for(consumer.ready(), 5)
+        assert consumer._session is not None
+        serves = consumer._session._servings[0]
+        await send(vhost.url, "fails")
+        await holds(vhost.url, DEAD, 1)
+        await ends(vhost.url, between)
+        await eventually(lambda: serves._ends or serves._stopping.is_set(), "its end")
+        between.connections[1].answers.set()
+        await eventually(lambda: not consumer._ready.is_set(), "the end of it")
+        await asyncio.wait_for(consumer.ready(), 10)
+    assert began == [b"fails"]
+    assert await ready(vhost.url, QUEUE) == await ready(vhost.url, f"{AGAIN}{QUEUE}") == 0
+    assert identities(await take_all(vhost.url, DEAD)) == ["fails"]
+
+
+async def test_what_the_broker_has_taken_back_is_not_copied(
+    vhost: Vhost, settings: Settings
+) -> None:
+    consumer, began, may_end = Consumer(settings=settings), [], asyncio.Event()
+
+    @consumer.handler(QUEUE, retries=0)
+    async def settle(message: Message) -> None:
+        began.append(message.body)
+        await may_end.wait()
+        raise ValueError("no")
+
+    async with serving(consumer):
+        await asyncio.wait_for(consumer.ready(), 5)
+        await send(vhost.url, "fails")
+        await eventually(lambda: began, "its beginning")
+        assert consumer._session is not None
+        source = consumer._session._servings[0].intake._consumer
+        source._channel.ack(1000)  # as a broker does with one that takes too long: 406
+        await eventually(lambda: source._closed, "the end of the channel")
+        may_end.set()
+        await eventually(lambda: len(began) == 2, "its second time")
+        await holds(vhost.url, DEAD, 1)
+    assert identities(await take_all(vhost.url, DEAD)) == ["fails"]
