@@ -69,8 +69,8 @@ class Sending:
         try:
             lane = self._lanes.get(way) or await self._open_lane(way)
             await lane.ready()
-        except ConnectionLost as error:
-            raise _not_published() from error
+        except ConnectionLost as lost:
+            raise _not_published() from lost
         if self._ended:
             raise _not_published()
         answer: asyncio.Future[LaneOutcome] = asyncio.get_running_loop().create_future()
