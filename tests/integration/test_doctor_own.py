@@ -16,6 +16,7 @@ from typing import Any
 import pika
 import pytest
 
+from redrive.broker.looking import NACK_IS_FREE
 from redrive.broker.private import PrivateNode
 from tests.services.commands import Redrive
 from tests.services.eventually import eventually
@@ -105,7 +106,7 @@ def test_messages_with_mixed_ttls_block_a_delay_queue(patient: Patient, kind: st
         "wait", kind, dead_letter_exchange="", dead_letter_routing_key="dlq-queue"
     )
     publish(patient.foreign, "wait", "600000", "300000", "600000")
-    if kind == "quorum" and patient.version < (4, 0):
+    if kind == "quorum" and patient.version < NACK_IS_FREE:
         (unseen,) = patient.doctor().document["notLookedAt"]
         assert unseen["what"] == "TTLs of messages in wait"
         return
