@@ -243,7 +243,10 @@ class ChannelClosed(BrokerError):
 class AccessRefused(ChannelClosed):
     """403: the user lacks a permission, or the queue is exclusive to a consumer."""
 
-    remedy = "grant the user configure, write or read permission on the object that the text names"
+    remedy = (
+        "grant the user configure, write or read permission on the object that the text names; a"
+        " queue in exclusive use has a consumer that shares it with nobody"
+    )
 
 
 class NotFound(ChannelClosed):

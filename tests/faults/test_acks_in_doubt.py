@@ -6,20 +6,18 @@ import asyncio
 
 import pytest
 
-from redrive.amqp import Connection
 from redrive.amqp.lane import Connect
 from redrive.work.look import Outcome
 from redrive.work.move import MoveOrder, QueueMove
 from redrive.work.queue_site import QueueSite
 from tests.faults.sweep_process import management_of
 from tests.services.eventually import eventually_async
-from tests.services.moving import Kind, connector, declare, holds, identities, publish, take_all
+from tests.services.moving import Kind, declare, holds, identities, publish, take_all
 from tests.services.plugin import NewProxy, Vhost
-from tests.services.sweeping import DLQ, FINAL, dead
+from tests.services.sweeping import DLQ, FINAL, LOOKS, PUBLISHES, by_another_way, dead
 
 MESSAGES = 60
 EVERYTHING = {str(number) for number in range(MESSAGES)}
-LOOKS = "redrive look"
 
 
 async def move(connect: Connect, vhost: Vhost) -> Outcome:
@@ -40,11 +38,7 @@ async def test_what_was_moved_and_may_be_in_both_queues_is_counted_when_the_queu
     await declare(vhost.url, FINAL, kind)
     await publish(vhost.url, [dead(number, 1) for number in range(MESSAGES)])
     way = await proxy("127.0.0.1", vhost.node.port)
-    straight, around = connector(vhost.url), connector(way.through(vhost.url))
-
-    async def connect(name: str) -> Connection:
-        return await (around if name.startswith(LOOKS) else straight)(name)
-
+    connect = by_another_way(vhost.url, LOOKS, way.through(vhost.url))
     moving = asyncio.create_task(move(connect, vhost))
     await holds(vhost.url, FINAL, 10)
     way.half_open()  # acks are written, and nobody reads them
@@ -67,3 +61,22 @@ async def test_what_was_moved_and_may_be_in_both_queues_is_counted_when_the_queu
     assert outcome.moved - outcome.may_be_in_both <= MESSAGES - len(there) <= outcome.moved
     told = any("may be in both queues" in note for note in outcome.notes)
     assert told == bool(outcome.may_be_in_both)
+
+
+@pytest.mark.parametrize("limit", [None, 9])
+async def test_of_a_pass_that_loses_its_publishing_connection_only_nothing_is_in_doubt(
+    vhost: Vhost, proxy: NewProxy, limit: int | None
+) -> None:
+    """The broker has answered after the last ack."""
+    await declare(vhost.url, DLQ, "quorum", **({"x_delivery_limit": limit} if limit else {}))
+    await declare(vhost.url, FINAL, "quorum")
+    await publish(vhost.url, [dead(number, 1) for number in range(MESSAGES)])
+    way = await proxy("127.0.0.1", vhost.node.port)
+    connect = by_another_way(vhost.url, PUBLISHES, way.through(vhost.url))
+    moving = asyncio.create_task(move(connect, vhost))
+    await holds(vhost.url, FINAL, 10)
+    way.cut(refuse=True)
+    outcome = await asyncio.wait_for(moving, 30)
+    assert outcome.error
+    assert outcome.moved >= 10
+    assert outcome.may_be_in_both == 0

@@ -4,6 +4,7 @@ away, waits by itself; and whatever ends, ends with each message there once."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 import structlog
 
 from redrive import Consumer, Message, Queue
-from redrive.amqp import parse_addresses
+from redrive.amqp import Properties, Publish, parse_addresses
 from redrive.consumer import telling
 from redrive.domain.deaths import AGAIN, ALONE
 from redrive.settings import Settings
@@ -25,7 +26,15 @@ from tests.services.consuming import (
     serving,
     settings_for,
 )
-from tests.services.moving import channel_to, declare, holds, identities, ready, take_all
+from tests.services.moving import (
+    channel_to,
+    declare,
+    holds,
+    identities,
+    publish,
+    ready,
+    take_all,
+)
 from tests.services.plugin import NewProxy, Vhost
 from tests.services.proxy import Proxy
 
@@ -210,3 +219,68 @@ async def test_what_the_broker_has_taken_back_is_not_copied(
         await eventually(lambda: len(began) == 2, "its second time")
         await holds(vhost.url, DEAD, 1)
     assert identities(await take_all(vhost.url, DEAD)) == ["fails"]
+
+
+async def test_a_handler_that_may_not_consume_has_no_more_read_of_the_others_than_their_budget(
+    vhost: Vhost, settings: Settings
+) -> None:
+    """Each of its tries asks the broker, whose answer lies behind all messages on their way."""
+    few = settings.broker.model_copy(update={"in_flight": 4_000_000})
+    consumer = Consumer(settings=settings.model_copy(update={"broker": few}))
+    release = asyncio.Event()
+
+    @consumer.handler(Queue(QUEUE, ttl=None), concurrency=1)
+    async def slow(message: Message) -> None:
+        await release.wait()
+
+    @consumer.handler(Queue(OTHER, declare=False))
+    async def other(message: Message) -> None: ...
+
+    def held() -> int:
+        assert consumer._session is not None
+        return sum(each.intake._consumer.unsettled_bytes for each in consumer._session._servings)
+
+    await declare(vhost.url, QUEUE, "classic")
+    large = Publish("", QUEUE, Properties.empty().persistent().raw, bytes(500_000))
+    await publish(vhost.url, [large] * 120)
+    with structlog.testing.capture_logs() as logs:
+        async with channel_to(vhost.url) as taken, serving(consumer):
+            await eventually(lambda: waits_of(logs) and held(), "one serves, one waits")
+            before = -1
+            while held() != before:
+                before = held()
+                await asyncio.sleep(0.5)
+            await declare(vhost.url, OTHER, "classic")
+            await taken.consume(OTHER, prefetch=1, exclusive=True)
+            await asyncio.sleep(4)  # it is tried again some times
+            after = held()
+            release.set()
+    assert after == before
+
+
+async def test_a_handler_that_swallows_the_end_of_a_session_begins_with_no_other_message(
+    vhost: Vhost, proxy: NewProxy
+) -> None:
+    """What it has is void by then, and comes again."""
+    address = parse_addresses(vhost.url)[0]
+    between = await proxy(address.host, address.port)
+    await declare(vhost.url, QUEUE, "classic")
+    consumer = Consumer(settings=settings_for(between.through(vhost.url), "classic"))
+    began: Counter[str] = Counter()
+
+    @consumer.handler(Queue(QUEUE, ttl=None), concurrency=1)
+    async def swallows(message: Message) -> None:
+        began[str(message.message_id)] += 1
+        if len(began) == 1 and began.total() == 1:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+        await asyncio.sleep(0.01)
+
+    async with serving(consumer):
+        await consumer.ready()
+        await send(vhost.url, *MANY)
+        await eventually(lambda: began, "the first")
+        await holds(vhost.url, QUEUE, 0)
+        between.connections[0].cut()
+        await eventually(lambda: len(began) == len(MANY), "all")
+    assert sum(times > 1 for times in began.values()) == 1

@@ -141,3 +141,31 @@ async def test_what_a_handler_publishes_in_vain_doubles_none_of_the_copies(vhost
     in_tier = await take_all(vhost.url, TIER)
     assert sorted(identities(in_tier)) == sorted(names)
     assert [header(each, headers.REDELIVERED) for each in in_tier] == [None] * EACH
+
+
+async def test_a_body_that_is_neither_bytes_nor_text_costs_no_other_message(vhost: Vhost) -> None:
+    """All that goes out in one turn of the loop goes out together."""
+    consumer = Consumer(settings=settings_for(vhost.url, "classic"))
+    refused: list[str] = []
+
+    @consumer.handler(Queue(QUEUE, ttl=None))
+    async def handle(message: Message) -> None:
+        if message.message_id != "bad":
+            raise DeadLetter("no")
+        await consumer.publish("", "audit", "fine")
+        for _ in range(2):
+            try:
+                await consumer.publish("", "audit", ["not", "bytes"])  # type: ignore[arg-type]
+            except Unpublishable as error:
+                refused.append(str(error))
+
+    async with channel_to(vhost.url) as channel:
+        await channel.declare_queue("audit")
+    names = [*map(str, range(20)), "bad", *map(str, range(20, 40))]
+    async with serving(consumer):
+        await consumer.ready()
+        await send(vhost.url, *names)
+        await holds(vhost.url, DEAD, 40)
+        await eventually(lambda: len(refused) == 2, "both refusals")
+    assert refused[0] == "the body of a message is bytes or text, not list"
+    assert sorted(identities(await take_all(vhost.url, DEAD))) == sorted(set(names) - {"bad"})

@@ -117,7 +117,7 @@ class Channel:
     async def inspect_queue(self, queue: str, *, patiently: bool = False) -> tuple[int, int]:
         """Ready messages and consumers of a queue that must exist (a passive declare).
 
-        `patiently`: no deliveries are read for the answer's sake beyond their consumer's budget.
+        `patiently`: see `call`.
         """
         ok = await self.call(
             request(commands.Queue.Declare, queue=queue, passive=True),
@@ -207,7 +207,7 @@ class Channel:
 
     # Messages
 
-    async def consume(
+    async def consume(  # noqa: PLR0913  (each is an option)
         self,
         queue: str,
         *,
@@ -216,6 +216,7 @@ class Channel:
         exclusive: bool = False,
         for_channel: bool = False,
         arguments: Arguments | None = None,
+        patiently: bool = False,
     ) -> Consumer:
         """Consume a queue, at most `prefetch` messages and `budget` bytes unsettled at a time.
 
@@ -226,6 +227,7 @@ class Channel:
         await self.call(
             request(commands.Basic.Qos, prefetch_count=prefetch, global_=for_channel),
             commands.Basic.QosOk,
+            patiently=patiently,
         )
         tag = f"redrive-{next(_consumer_numbers)}"
         self.delivers = frames.DELIVER.to_bytes(4) + frames.shortstr(tag)
@@ -239,6 +241,7 @@ class Channel:
                 arguments=arguments,
             ),
             commands.Basic.ConsumeOk,
+            patiently=patiently,
         )
         return self.consumer
 
@@ -309,8 +312,10 @@ class Channel:
             raise self.error
         self.wire.write(frame)
 
-    async def open(self) -> None:
-        await self.call(request(commands.Channel.Open), commands.Channel.OpenOk)
+    async def open(self, *, patiently: bool = False) -> None:
+        await self.call(
+            request(commands.Channel.Open), commands.Channel.OpenOk, patiently=patiently
+        )
 
     async def close(self) -> None:
         """Close the channel: unsettled deliveries go back to their queues."""
@@ -333,7 +338,11 @@ class Channel:
     async def call(
         self, method: base.Frame, expected: type[_Reply], *, patiently: bool = False
     ) -> _Reply:
-        """Send a method and wait for the broker's answer to it."""
+        """Send a method and wait for the broker's answer to it.
+
+        That lies behind deliveries that are on their way, of all channels, and they are read for
+        its sake whatever their budget. `patiently`: they are not, and it may take long.
+        """
         reply = await self._call(method, patiently=patiently)
         if not isinstance(reply, expected):
             raise BrokerError(f"the broker answered {method.name} with {reply!r}")
@@ -350,14 +359,19 @@ class Channel:
             try:
                 self.wire.write(frames.encode_method(method, self.number))
                 self._replies.append(reply)
-                async with asyncio.timeout(_ANSWERS_WITHIN):
-                    return await reply
-            except TimeoutError:
+                while True:
+                    await asyncio.wait((reply,), timeout=_ANSWERS_WITHIN)
+                    if reply.done():
+                        return reply.result()
+                    if not (patiently and self.wire.is_held_back):
+                        break
                 raise BrokerError(
                     f"the broker did not answer {method.name} within {_ANSWERS_WITHIN:g} s",
                     remedy="a quorum queue without a leader looks like this: check the cluster",
-                ) from None
+                )
             finally:
+                if not reply.cancel() and not reply.cancelled():
+                    reply.exception()  # whoever is cancelled as the channel closes asks for none
                 if not patiently:
                     self.wire.call_ended()
 

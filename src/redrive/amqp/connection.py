@@ -185,8 +185,8 @@ class Connection:
 
     # Use
 
-    async def channel(self) -> Channel:
-        """Open a channel on the lowest free number."""
+    async def channel(self, *, patiently: bool = False) -> Channel:
+        """Open a channel on the lowest free number. `patiently`: see `Channel.call`."""
         if self._wire.error is not None:
             raise self._wire.error
         channels = self._wire.channels
@@ -195,7 +195,7 @@ class Connection:
             raise BrokerError(f"all {self._channel_max} channels of the connection are in use")
         channel = Channel(self, self._wire, number)
         channels[number] = channel
-        await channel.open()
+        await channel.open(patiently=patiently)
         return channel
 
     async def unblocked(self) -> None:

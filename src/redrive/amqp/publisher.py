@@ -113,7 +113,12 @@ class Publisher:
                 room, size = len(properties), len(body)
                 route = (publish.exchange, publish.routing_key)
                 method = get_route(route)
-                if method is not None and room <= most_properties and 0 < size <= most_body:
+                if (
+                    method is not None
+                    and room <= most_properties
+                    and 0 < size <= most_body
+                    and type(body) is bytes  # or all that goes out with it could not be joined
+                ):
                     # The rule: a known way, one body frame. As pieces, since they are joined once
                     # with all that goes out; `frames.message` would join them here as well.
                     pieces += (

@@ -306,6 +306,11 @@ class Wire(asyncio.Protocol):
             self._over_budget.discard(consumer)
         self._adjust_reading()
 
+    @property
+    def is_held_back(self) -> bool:
+        """Whether nothing is read, for the sake of a budget."""
+        return not self._reading
+
     def call_began(self) -> None:
         """An answer is awaited, which may lie behind deliveries: read on, whatever the budget."""
         self._waiting_calls += 1

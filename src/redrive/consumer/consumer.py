@@ -239,9 +239,9 @@ class Consumer:
             properties = properties.with_headers(
                 {name: _field(name, value) for name, value in headers.items()}
             )
-        content = body.encode() if isinstance(body, str) else body
         answer = await sending.send(
-            Publish(exchange, routing_key, properties.persistent().raw, content), by_handler=True
+            Publish(exchange, routing_key, properties.persistent().raw, _content(body)),
+            by_handler=True,
         )
         if answer is not CONFIRMED:
             why = str(answer.error) if isinstance(answer, Poison) else str(answer)
@@ -359,6 +359,17 @@ def _widths(concurrency: int | None, prefetch: int | None) -> tuple[int, int]:
             remedy=f"give a prefetch of {concurrency} or more, or leave it out",
         )
     return concurrency, prefetch
+
+
+def _content(body: bytes | str) -> bytes:
+    if isinstance(body, str):
+        return body.encode()
+    if isinstance(body, (bytes, bytearray, memoryview)):
+        return bytes(body)
+    raise Unpublishable(
+        f"the body of a message is bytes or text, not {type(body).__name__}",
+        remedy="make it that first, with json.dumps for example",
+    )
 
 
 def _field(name: str, value: HeaderValue) -> bytes:

@@ -17,8 +17,7 @@ from redrive.amqp.lane import Connect, Lane, LaneOutcome, Poison
 from redrive.errors import BrokerError, ConnectionLost
 
 _MOST_LANES: Final = 100
-"""Each is a channel. What goes to further exchanges shares one."""
-_FURTHER: Final = ("", False)
+"""Each is a channel. What goes to further exchanges shares that of the default exchange."""
 
 
 class Sending:
@@ -40,7 +39,7 @@ class Sending:
     async def open(self, exchanges: Iterable[str]) -> None:
         """Connect, and open the lanes that copies go by: while the broker blocks publishers, it
         opens none."""
-        for exchange in {*exchanges, _FURTHER[0]}:
+        for exchange in {*exchanges, ""}:
             await self._open_lane((exchange, False))
 
     async def close(self) -> None:
@@ -106,7 +105,7 @@ class Sending:
     async def _open_lane(self, way: tuple[str, bool]) -> Lane:
         async with self._opening:
             if way not in self._lanes and len(self._lanes) >= _MOST_LANES:
-                way = _FURTHER
+                way = ("", way[1])
             if way not in self._lanes:
                 if self._connection is not None:
                     await self._connection.unblocked()

@@ -149,7 +149,9 @@ class Serving:
         return declared
 
     async def _channel(self, connection: Connection) -> Channel:
-        channel = await connection.channel()
+        # Patiently, as with the consumer below: who is tried again and again would have the others'
+        # messages read, whatever their budget.
+        channel = await connection.channel(patiently=True)
         self._channels.append(channel)
         return channel
 
@@ -157,13 +159,13 @@ class Serving:
         """Consume a handler's queue and the one beside it, of which no more is taken than can be
         handled at a time: what a crash finds there is handled alone."""
         source, budget = self._shared.source, self._shared.budget
-        own = await (await self._channel(source)).consume(
-            declared.name, prefetch=self._registered.prefetch, budget=budget
+        own_channel, again_channel = await self._channel(source), await self._channel(source)
+        own = await own_channel.consume(
+            declared.name, prefetch=self._registered.prefetch, budget=budget, patiently=True
         )
+        # Not patiently: nobody handles yet what the first one brings.
         prefetch = min(self._registered.concurrency, MOST_PREFETCH)
-        again = await (await self._channel(source)).consume(
-            declared.again, prefetch=prefetch, budget=budget
-        )
+        again = await again_channel.consume(declared.again, prefetch=prefetch, budget=budget)
         return Sources(own, again)
 
     def _settling(self, declared: Declared) -> Settling:
@@ -257,6 +259,7 @@ class Serving:
         message that is still handled here. Who waits for a confirm is given a moment more: ended at
         once, it would leave both the copy and the message."""
         self._ends = True
+        self.intake.begin_no_more()  # also who swallows being cancelled goes on with no other
         settle = self._settling_now()
         await _cancel([part for part in self._parts if part not in settle])
         await self._settled_by(began + _PUT_BACK_ALONE_WITHIN)

@@ -135,6 +135,7 @@ class OneByOne:
         for first in range(0, len(self._held), AT_ONCE):
             tags = self._held[first : first + AT_ONCE]
             ready, _ = await self._open.inspect_queue(self._queue)
+            self.acked = self._acked
             # All that were taken before and are not held are settled: it names these only.
             self._open.nack(tags[-1], multiple=True, requeue=True)
             self.given_back += len(tags)
@@ -153,4 +154,5 @@ class OneByOne:
                 await self._channel.inspect_queue(self._queue)
         except TimeoutError:
             return False
+        self.acked = self._acked
         return True
