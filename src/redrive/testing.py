@@ -13,7 +13,7 @@ Nothing is waited for between retries. `tries` counts how often the handler is g
 once and `retries` times more; the `immediate` tries of each are one with it. In a loop of your own,
 `(await handle(settle, {"payment": "p-1"})).is_acked()` does the same.
 
-Both also take a whole message, made by `a_message`, in place of the body.
+Both also take a whole message, made by `a_message`, in place of the body, and no options then.
 
 This is no fake of a broker: what a queue, a tier or a network does is not played here.
 """
@@ -186,10 +186,9 @@ async def handle(handler: Callable[..., Any], body: object = b"", **options: Any
 
     A handler that a `Consumer` registered runs within the limits that it was registered with.
     """
-    from redrive.consumer.message import Message  # noqa: PLC0415
     from redrive.consumer.running import Runner, limits_of  # noqa: PLC0415
 
-    message = body if isinstance(body, Message) else a_message(body, **options)
+    message = _message(body, options)
     return Handled(await Runner(handler, limits_of(handler), tiers=_TIERS).run(message))
 
 
@@ -202,14 +201,12 @@ class Handling:
 
     def for_good(self, handler: Callable[..., Any], body: object = b"", **options: Any) -> Handled:
         """Give it to the handler again as often as it would be, until it is acked or dead."""
-        options.pop("retry_count", None)
-        found = Handled(Acked())
-        attempt = 0
+        found, message = Handled(Acked()), _message(body, options)
         for tries in range(1, _MOST_TRIES + 1):
-            found = _run(handler, body, retry_count=attempt, **options)
+            found = _run(handler, message)
             if not isinstance(found.outcome, (Retried, Delayed)):
                 return Handled(found.outcome, tries)
-            attempt = found.outcome.attempt
+            message = _retried(message, found.outcome.attempt)
         raise AssertionError(f"after {_MOST_TRIES} tries still {found}")
 
 
@@ -217,6 +214,35 @@ class Handling:
 def handled() -> Handling:
     """Runs handlers without a broker: `handled(handler, body).is_acked()`."""
     return Handling()
+
+
+def _message(body: object, options: dict[str, Any]) -> Message:
+    from redrive.consumer.message import Message  # noqa: PLC0415
+
+    if not isinstance(body, Message):
+        return a_message(body, **options)
+    if options:
+        names = ", ".join(options)
+        raise TypeError(f"{names}: not beside a whole message; give that to a_message(…) instead")
+    return body
+
+
+def _retried(message: Message, attempt: int) -> Message:
+    """The message as it comes back from a tier."""
+    from redrive.amqp import Delivery, Properties, fields  # noqa: PLC0415
+    from redrive.consumer.message import Message  # noqa: PLC0415
+    from redrive.domain import headers as own  # noqa: PLC0415
+
+    was = message.envelope
+    failed_at = message.first_failed_at or datetime.now(UTC)
+    put = {
+        own.QUEUE: fields.longstr(was.queue),
+        own.ATTEMPT: fields.int32(attempt),
+        own.FIRST_FAILED_AT: fields.timestamp(failed_at),
+    }
+    raw = Properties.read(was.properties).with_headers(put).raw
+    delivery = Delivery(1, False, was.exchange, was.routing_key, raw, was.body)
+    return Message(delivery, was.queue, was.vhost)
 
 
 def _bytes(body: object) -> bytes:

@@ -14,7 +14,8 @@ import structlog
 
 from redrive import Consumer, Message, Queue
 from redrive.amqp import Properties, Publish, parse_addresses
-from redrive.consumer import telling
+from redrive.consumer import session, telling
+from redrive.consumer.queues import Declaring
 from redrive.domain.deaths import AGAIN, ALONE
 from redrive.settings import Settings
 from tests.services.consuming import (
@@ -151,6 +152,36 @@ async def test_a_queue_that_is_deleted_stops_its_own_handler_and_lets_end_what_r
             await eventually(lambda: ended[b"again"], "the next one")
     assert set(began.values()) == set(ended.values()) == {1}
     assert [line["handler"] for line in waits_of(logs)] == ["slow"]
+
+
+@pytest.mark.parametrize("hurries", [False, True])
+async def test_a_consumer_that_should_stop_does_not_wait_for_a_handler_that_is_being_opened(
+    vhost: Vhost, settings: Settings, monkeypatch: pytest.MonkeyPatch, hurries: bool
+) -> None:
+    consumer, stopping, opens = Consumer(settings=settings), asyncio.Event(), asyncio.Event()
+
+    @consumer.handler(QUEUE)
+    async def good(message: Message) -> None: ...
+
+    @consumer.handler(Queue(OTHER, declare=False))
+    async def slow(message: Message) -> None: ...
+
+    async def never_answered(_: Declaring, __: str) -> None:
+        """As of a quorum queue without a leader, for a minute."""
+        opens.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Declaring, "_must_exist", never_answered)
+    if hurries:
+        monkeypatch.setattr(session, "_OPENED_WITHIN", 60.0)
+    running = asyncio.create_task(consumer.serve(stopping))
+    await consumed(vhost.url)
+    await asyncio.wait_for(opens.wait(), 5)
+    stopping.set()
+    if hurries:
+        assert consumer._session is not None
+        consumer._session.hurry()
+    await asyncio.wait_for(running, 3)
 
 
 async def its_queue_is_deleted(url: str, between: Proxy) -> None:

@@ -14,12 +14,15 @@ import pytest
 import structlog
 
 from redrive import Consumer, DeadLetter, Message, Queue
-from redrive.amqp import Delivery
+from redrive.amqp import Delivery, Properties, Publish, connect, parse_addresses
+from redrive.amqp.confirms import CONFIRMED
+from redrive.amqp.lane import Poison
 from redrive.consumer import telling
+from redrive.consumer.sending import Sending
 from redrive.domain import headers
 from redrive.errors import Unpublishable
 from tests.services.consuming import DEAD, QUEUE, eventually, header, send, serving, settings_for
-from tests.services.moving import Kind, channel_to, holds, identities, ready, take_all
+from tests.services.moving import Kind, channel_to, declare, holds, identities, ready, take_all
 from tests.services.plugin import Vhost
 from tests.services.sweeping import few_permissions
 
@@ -169,3 +172,43 @@ async def test_a_body_that_is_neither_bytes_nor_text_costs_no_other_message(vhos
         await eventually(lambda: len(refused) == 2, "both refusals")
     assert refused[0] == "the body of a message is bytes or text, not list"
     assert sorted(identities(await take_all(vhost.url, DEAD))) == sorted(set(names) - {"bad"})
+
+
+class Lying(bytes):
+    """A body that the broker closes the connection on: it is longer than it says."""
+
+    def __len__(self) -> int:
+        return 1
+
+
+@both_kinds
+async def test_a_message_that_closes_the_connection_is_blamed_for_it_and_no_other_is(
+    vhost: Vhost, kind: Kind
+) -> None:
+    exchanges = ["", *(f"exchange-{number}" for number in range(6))]
+    await declare(vhost.url, QUEUE, kind)
+    async with channel_to(vhost.url) as channel:
+        for exchange in exchanges[1:]:
+            await channel.declare_exchange(exchange, "fanout")
+            await channel.bind_queue(QUEUE, exchange, "")
+
+    def message(exchange: str, name: str, body: bytes = b"fine") -> Publish:
+        properties = Properties.empty().with_text("message_id", name).persistent()
+        return Publish(exchange, QUEUE, properties.raw, body)
+
+    addresses = parse_addresses(vhost.url)
+    sending = Sending(lambda name: connect(addresses, name=name), "test")
+    await sending.open(exchanges)
+    try:
+        bad = [message("", f"bad-{number}", Lying(b"bad")) for number in range(3)]
+        good = [message(exchange, f"good-{exchange}") for exchange in exchanges]
+        async with asyncio.timeout(10):
+            answers = await asyncio.gather(*map(sending.send, (*bad, *good)))
+        assert [type(answer) for answer in answers[:3]] == [Poison] * 3
+        assert answers[3:] == [CONFIRMED] * len(good)
+        assert not sending.lost
+    finally:
+        sending.end()
+        await sending.close()
+    found = identities(await take_all(vhost.url, QUEUE))
+    assert sorted(found) == sorted(f"good-{exchange}" for exchange in exchanges)

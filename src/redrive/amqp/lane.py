@@ -4,10 +4,14 @@ Publishes go out pipelined. When the broker answers one of them by closing the c
 connection, nothing tells which one it was: all that are unanswered are in doubt. The lane then
 opens anew and sends them one at a time, marked as possible duplicates; a message that closes it
 again, alone this time, is the culprit, and everything behind it goes through.
+
+Lanes that share a connection lose it together, each with messages in doubt: they take turns to send
+alone, or the culprit of one would look like that of another.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -45,15 +49,21 @@ LaneOutcome = Outcome | Poison
 class Lane:
     """A publisher that recovers. One owner publishes and reads the outcomes."""
 
-    def __init__(self, connect: Connect, name: str) -> None:
+    def __init__(self, connect: Connect, name: str, turns: asyncio.Lock | None = None) -> None:
+        """`turns` is one for all lanes of a connection."""
         self._connect = connect
         self._name = name
+        self._turns = turns or asyncio.Lock()
         self._connection: Connection | None = None
         self._publisher: Publisher | None = None
         self._in_doubt: deque[Publish] = deque()  # being sent again, one at a time
         self._waiting: list[Publish] = []  # not sent yet: they came while it recovered
 
     async def open(self) -> None:
+        async with self._turns:
+            await self._open()
+
+    async def _open(self) -> None:
         self._connection = await self._connect(self._name)
         await self._open_channel()
 
@@ -103,12 +113,14 @@ class Lane:
         """Wait for outcomes and take all that are there; while it recovers, one at a time."""
         assert self._publisher is not None
         if self._in_doubt:
-            # It counts as in doubt until its outcome is known: only then may others go out again.
-            publish = self._in_doubt[0]
-            found = [(publish, await self._send_alone(publish))]
-            self._in_doubt.popleft()
-            return found
-        if self._waiting and not self._publisher.closed:
+            async with self._turns:
+                if not self._publisher.closed:  # by another lane, before it was this one's turn
+                    # It counts as in doubt until its outcome is known: only then may others go out.
+                    publish = self._in_doubt[0]
+                    found = [(publish, await self._send_alone(publish))]
+                    self._in_doubt.popleft()
+                    return found
+        elif self._waiting and not self._publisher.closed:
             return self._send_waiting() or await self.next_outcomes()
         try:
             return await self._publisher.next_outcomes()  # type: ignore[return-value]
@@ -125,7 +137,8 @@ class Lane:
             publish.returned = None
             with contextlib.suppress(MalformedData):  # sent as it is, then: better than not at all
                 publish.properties = marked_redelivered(publish.properties)
-        await self._reopen()
+        async with self._turns:
+            await self._reopen()
 
     def _send_waiting(self) -> list[tuple[Publish, LaneOutcome]]:
         """Send what was kept during a recovery; what cannot be sent comes back at once."""
@@ -152,7 +165,7 @@ class Lane:
         if self._connection.is_open:
             await self._open_channel()
         else:
-            await self.open()
+            await self._open()
 
 
 def _may_blame_a_message(error: ChannelClosed | ConnectionClosed) -> bool:

@@ -30,6 +30,7 @@ class Sending:
         self._connection: Connection | None = None
         self._connecting = asyncio.Lock()
         self._opening = asyncio.Lock()
+        self._turns = asyncio.Lock()
         self._lanes: dict[tuple[str, bool], Lane] = {}
         self._handing_out: list[asyncio.Task[None]] = []
         self._waiting: set[asyncio.Future[LaneOutcome]] = set()
@@ -109,7 +110,7 @@ class Sending:
             if way not in self._lanes:
                 if self._connection is not None:
                     await self._connection.unblocked()
-                lane = Lane(self._to_one, f"{self._name} publish")
+                lane = Lane(self._to_one, f"{self._name} publish", self._turns)
                 await lane.open()
                 self._lanes[way] = lane
                 self._handing_out.append(asyncio.create_task(self._hand_out(lane)))

@@ -7,15 +7,18 @@ handled alone: each answer read on the first would let more messages in, whateve
 Each handler is served by itself (`serving.py`). One whose queue cannot be used waits, longer and
 longer, and is tried again; the log says which, why, and what to do, at once and then each minute.
 The others go on. Only the loss of a connection, or a defect, ends the session.
+
+A session that should stop gives a handler that is being opened a second more, or none in a hurry:
+of a quorum queue without a leader the broker says nothing for a minute.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from redrive.amqp import Connection
 from redrive.amqp.lane import Connect
@@ -33,6 +36,8 @@ from redrive.settings import Settings
 
 _LAST_ACKS_WITHIN: Final = 1.0
 """Seconds to have acks written, of a session that lost another connection than theirs."""
+_OPENED_WITHIN: Final = 1.0
+"""Seconds that a handler has to be opened, or closed, once all should end."""
 _LOOK_FOR_A_RETRIER_EVERY: Final = 60.0
 
 
@@ -175,12 +180,16 @@ class Session:
         """Serve a handler, again and again where the broker refuses what it needs."""
         trouble = Told()
 
-        async def serve() -> None:
+        async def opened(serving: Serving) -> None:
             if trouble.lasts:  # it may be that somebody deleted what is Redrive's own
                 await self._assure_topology(shared.aside)
+            await serving.open()
+
+        async def serve() -> None:
             serving = Serving(registered, shared)
             try:
-                await serving.open()
+                if not await self._is_done(opened(serving), shared.over):
+                    return
                 trouble.is_over()
                 self._servings.append(serving)
                 on_serving(len(self._registered) - len(self._servings))
@@ -190,7 +199,7 @@ class Session:
                     self._servings.remove(serving)
                     on_serving(len(self._registered) - len(self._servings))
                 if not (shared.over.is_set() or shared.is_lost):
-                    await serving.close()
+                    await self._is_done(serving.close(), shared.over)
 
         def waits(error: BrokerError, delay: timedelta) -> None:
             if shared.is_lost:
@@ -206,6 +215,27 @@ class Session:
                 )
 
         await supervise(serve, on_lost=waits, stopping=shared.over)
+
+    async def _is_done(self, step: Coroutine[Any, Any, None], over: asyncio.Event) -> bool:
+        """Take a step, and say whether it was taken to its end: it has little time once all should
+        end, and none in a hurry."""
+
+        async def no_time_is_left() -> None:
+            await over.wait()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._hurries.wait(), _OPENED_WITHIN)
+
+        taking, late = asyncio.create_task(step), asyncio.create_task(no_time_is_left())
+        try:
+            await asyncio.wait((taking, late), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            taking.cancel()
+            late.cancel()
+            await asyncio.wait((taking, late))
+        if taking.cancelled():
+            return False
+        taking.result()
+        return True
 
 
 async def _write_acks(source: Connection) -> None:

@@ -769,6 +769,33 @@ def test_the_plugin_tells_what_became_of_a_message(handled: Handling) -> None:
         handled(settle, {"id": "p", "amount": -1}).is_delayed("1m")
 
 
+def test_a_whole_message_is_handled_for_good_as_its_body_is(handled: Handling) -> None:
+    seen: list[Message] = []
+
+    @a_consumer().handler("q", retries=3)
+    async def settle(message: Message) -> None:
+        seen.append(message)
+        raise ValueError("away")
+
+    whole = a_message("p", routing_key="k", message_id="m", headers={"shop": "s"})
+    handled.for_good(settle, whole).is_dead_lettered(tries=4)
+    assert [message.retry_count for message in seen] == [0, 1, 2, 3]
+    assert seen[0].first_failed_at is None
+    assert seen[1].first_failed_at == seen[3].first_failed_at is not None
+    for message in seen:
+        assert (message.body, message.routing_key, message.message_id) == (b"p", "k", "m")
+        assert message.headers["shop"] == "s"
+    handled.for_good(settle, a_message(retry_count=2)).is_dead_lettered(tries=2)
+    handled.for_good(settle, retry_count=2).is_dead_lettered(tries=2)
+
+
+def test_options_beside_a_whole_message_are_refused(handled: Handling) -> None:
+    with pytest.raises(TypeError, match=r"^retry_count: not beside a whole message; give that"):
+        handled(fails, a_message(), retry_count=2)
+    with pytest.raises(TypeError, match="routing_key, letter: not beside"):
+        handled.for_good(fails, a_message(), routing_key="k", letter="l")
+
+
 async def test_the_plugin_works_beside_a_running_loop(handled: Handling) -> None:
     handled(fails).is_retried(reason="no")
 
