@@ -60,7 +60,10 @@ class PlainConsumer:
         parameters = pika.URLParameters(url)
         parameters.socket_timeout = parameters.stack_timeout = 3
         parameters.blocked_connection_timeout = None
-        connection = pika.BlockingConnection(parameters)
+        try:
+            connection = pika.BlockingConnection(parameters)
+        except ValueError:  # pika's, of a connection that was cut as soon as it was taken
+            return
         try:
             channel = connection.channel()
             channel.basic_qos(prefetch_count=10)
