@@ -329,12 +329,13 @@ def test_a_classic_queue_that_dead_letters_is_noted_and_can_become_a_quorum_queu
         tag = eventually(lambda: channel.basic_get("orders")[0]).delivery_tag
         channel.basic_ack(tag)
         channel.basic_publish("", "orders", b"kept")
-    eventually(
-        lambda: (
-            patient.foreign.queue("orders").get("messages") == 1
-            and patient.foreign.queue("orders").get("message_stats", {}).get("ack")
-        ),
-    )
+        # While it is open: what a channel did since the last statistics goes with its close.
+        eventually(
+            lambda: (
+                patient.foreign.queue("orders").get("messages") == 1
+                and patient.foreign.queue("orders").get("message_stats", {}).get("ack")
+            ),
+        )
     found = patient.cure("classic-dead-letters", "orders")
     assert found["severity"] == "note"
     assert patient.foreign.queue("orders")["type"] == "quorum"

@@ -285,9 +285,9 @@ class ReplayRunner:
         if batch.wait_until is not None and batch.now is not None:
             wait = min(self._renew, max(0.1, (batch.wait_until - batch.now).total_seconds()))
         if await self._replays.renew(replay.id, self._id, progress.waits_for):
-            await self._idle(replay, wait)
+            await self._idle(replay, wait, progress.waits_for)
 
-    async def _idle(self, replay: Replay, seconds: float) -> None:
+    async def _idle(self, replay: Replay, seconds: float, waits_for: str = "") -> None:
         """Wait, unless it is time to stop. A job that waits for longer than its lease stays ours by
         signs of life; one that is not ours any more need not wait."""
         loop = asyncio.get_running_loop()
@@ -295,7 +295,7 @@ class ReplayRunner:
         while (left := until - loop.time()) > 0 and not self._stopping.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), min(left, self._renew))
-            if left > self._renew and not await self._replays.renew(replay.id, self._id, ""):
+            if left > self._renew and not await self._replays.renew(replay.id, self._id, waits_for):
                 return
 
 

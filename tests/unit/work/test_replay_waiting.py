@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
+import uvloop
 
 from redrive.domain.letter import Claim, Result
 from redrive.domain.replay import Replay, ReplayState
@@ -38,14 +40,18 @@ JOB = Replay(
 
 
 class Jobs:
-    """Gives one batch, then none; counts signs of life, and may say that the job is another's."""
+    """Gives one batch, then none; or what a breaker holds, for ever. Counts signs of life, and may
+    say that the job is another's."""
 
-    def __init__(self, *, on_sign: Callable[[int], bool]) -> None:
+    def __init__(self, *, on_sign: Callable[[int], bool], held_by: str | None = None) -> None:
         self.signs: list[str] = []
         self._on_sign = on_sign
+        self._held_by = held_by
         self._batches = [Batch(claims=[cast("Claim", _Anything())])]
 
     async def take_batch(self, *_: object, **__: object) -> Batch:
+        if self._held_by is not None:
+            return Batch(held_by=self._held_by)
         return self._batches.pop() if self._batches else Batch(ended=True)
 
     async def record(self, *_: object, **__: object) -> None: ...
@@ -125,3 +131,25 @@ async def test_while_the_broker_takes_nothing_nothing_is_claimed_and_the_job_say
     progress = await run(jobs, Sends(is_ready=False), stopping)
     assert set(jobs.signs) == {"the broker takes nothing for now"}
     assert progress.done == 0
+
+
+def test_while_a_breaker_holds_it_every_sign_of_life_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # It seems longer once it is added to a clock that stands still within a turn, by rounding.
+    monkeypatch.setattr(running, "_RENEW", math.nextafter(1 / 64, 0))
+
+    async def held() -> Jobs:
+        stopping = asyncio.Event()
+
+        def on_sign(number: int) -> bool:
+            if number == 50:
+                stopping.set()
+            return True
+
+        jobs = Jobs(on_sign=on_sign, held_by="orders")
+        await run(jobs, Sends(), stopping)
+        return jobs
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert set(runner.run(held()).signs) == {"the breaker of orders is open"}
