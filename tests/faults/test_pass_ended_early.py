@@ -19,6 +19,8 @@ from pamqp import commands
 from redrive.amqp import Channel, Connection, Consumer, Delivery, Properties
 from redrive.amqp.lane import Connect
 from redrive.broker.looking import NACK_IS_FREE
+from redrive.errors import CannotConnect
+from redrive.work import sparing
 from redrive.work.look import Outcome
 from redrive.work.move import MoveOrder, QueueMove
 from redrive.work.mover import Limits
@@ -29,6 +31,7 @@ from tests.faults.sweep_process import management_of, sweep
 from tests.services.eventually import eventually_async
 from tests.services.moving import (
     Kind,
+    channel_to,
     connector,
     declare,
     holds,
@@ -52,6 +55,7 @@ from tests.services.sweeping import (
 
 MESSAGES = 60
 EVERYTHING = [str(number) for number in range(MESSAGES)]
+KEEPS = "redrive keep"
 BUDGET, ONE_MORE = Limits(budget=3_000_000), 4_000_000
 
 
@@ -153,6 +157,80 @@ async def test_what_is_held_goes_back_also_if_the_broker_answers_just_as_the_pas
     await source.close()
     assert returned
     assert set(identities(await take_all(vhost.url, DLQ))) == set(EVERYTHING[:5])
+
+
+async def lay_out_at_their_limit(url: str) -> None:
+    """Before RabbitMQ 4.3 every one of these is removed when it is given back once more."""
+    await declare(url, DLQ, "quorum", x_delivery_limit=1)
+    await declare(url, FINAL, "quorum")
+    await publish(url, [dead(each, 5 if each % 2 else 1) for each in range(MESSAGES)])
+    async with channel_to(url) as channel:
+        tags = [each.tag for _ in range(MESSAGES) if (each := await channel.get(DLQ))]
+        channel.nack(tags[-1], multiple=True, requeue=True)
+        await holds(url, DLQ, MESSAGES)
+
+
+async def everywhere(url: str) -> set[str]:
+    """The identities of what is in either queue."""
+    taken = [await take_all(url, queue) for queue in (DLQ, FINAL)]
+    return {name for deliveries in taken for name in identities(deliveries)}
+
+
+@pytest.mark.parametrize("lost", [LOOKS, PUBLISHES])
+async def test_what_is_at_its_delivery_limit_is_kept_whichever_connection_is_lost(
+    vhost: Vhost, proxy: NewProxy, lost: str
+) -> None:
+    await lay_out_at_their_limit(vhost.url)
+    way = await proxy("127.0.0.1", vhost.node.port)
+    way.cut_after(sent=2_000)
+    connect = by_another_way(vhost.url, lost, way.through(vhost.url))
+    outcome = await sweep(connect, DLQ, FINAL, management_of(vhost.url, vhost.management_url))
+    assert outcome.error
+    assert await everywhere(vhost.url) == set(EVERYTHING)
+
+
+async def test_what_is_at_its_delivery_limit_is_kept_once_the_broker_is_back(
+    vhost: Vhost, proxy: NewProxy
+) -> None:
+    await lay_out_at_their_limit(vhost.url)
+    way = await proxy("127.0.0.1", vhost.node.port)
+    way.cut_after(sent=2_000)
+    cut, tried = by_another_way(vhost.url, PUBLISHES, way.through(vhost.url)), 0
+
+    async def connect(name: str) -> Connection:
+        nonlocal tried
+        tried += name.startswith(KEEPS)
+        if name.startswith(KEEPS) and tried < 3:
+            raise CannotConnect("not yet")
+        return await cut(name)
+
+    await sweep(connect, DLQ, FINAL, management_of(vhost.url, vhost.management_url))
+    assert tried == (3 if await version_of(vhost.url) < NACK_IS_FREE else 0)
+    assert await everywhere(vhost.url) == set(EVERYTHING)
+
+
+async def test_what_is_at_its_delivery_limit_and_cannot_be_kept_is_said(
+    vhost: Vhost, proxy: NewProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await lay_out_at_their_limit(vhost.url)
+    monkeypatch.setattr(sparing, "_RESCUES_WITHIN", 1.0)
+    way = await proxy("127.0.0.1", vhost.node.port)
+    way.cut_after(sent=2_000)
+    cut = by_another_way(vhost.url, PUBLISHES, way.through(vhost.url))
+
+    async def connect(name: str) -> Connection:
+        if name.startswith(KEEPS):
+            raise CannotConnect("it is away")
+        return await cut(name)
+
+    outcome = await sweep(connect, DLQ, FINAL, management_of(vhost.url, vhost.management_url))
+    there = await everywhere(vhost.url)
+    if await version_of(vhost.url) < NACK_IS_FREE:
+        said = f"{MESSAGES - len(there)} at their delivery limit could not be kept"
+        assert said in outcome.error
+        assert "it is away" in outcome.error
+    else:
+        assert there == set(EVERYTHING)
 
 
 async def test_losing_the_connection_to_the_queue_loses_nothing_and_says_what_it_cost(

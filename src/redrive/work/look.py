@@ -188,7 +188,8 @@ class Outcome:
         """Note what a pass did, and what is to be said of it."""
         self.present, self.examined = passed.present, passed.examined
         self.moved, self.chosen = passed.moved, transfer.chosen
-        self.error = self.error or told_of_lost(passed)
+        if lost := told_of_lost(passed):
+            self.error, self.remedy = f"{self.error}; {lost}" if self.error else lost, ""
         self.failed = transfer.failed
         stay = "would not be moved" if dry_run else "not moved"
         self.notes += [f"{count} {stay}: {why}" for why, count in transfer.failures.items()]

@@ -45,7 +45,8 @@ class OneByOne:
         self._channel: Channel | None = None
         self._held: list[int] = []  # tags
         self._held_since = math.inf
-        self._under_way: dict[int, float] = {}  # when each came that is neither settled nor held
+        self._under_way: dict[Delivery, float] = {}  # when each came, neither settled nor held
+        self._fetching: asyncio.Future[list[Delivery]] | None = None
         self._unsettled = 0  # bytes
         self._room = asyncio.Event()
         self._ended = False
@@ -85,15 +86,31 @@ class OneByOne:
             return []
         if self._ended or self.taken >= self._count:
             return []
+        # Who waits for it may be cancelled. What comes is under way all the same.
+        self._fetching = asyncio.ensure_future(self._fetch(now))
+        return await asyncio.shield(self._fetching)
+
+    async def _fetch(self, now: float) -> list[Delivery]:
         acked = self._acked
         delivery = await self._open.get(self._queue)
         self.acked = acked
         if delivery is None:
             return []
         self.taken += 1
-        self._under_way[delivery.tag] = now
+        self._under_way[delivery] = now
         self._unsettled += delivery.size
         return [delivery]
+
+    async def fetched(self) -> None:
+        """Wait until nothing is on its way to us."""
+        if self._fetching is not None:
+            await asyncio.wait((self._fetching,))
+            self._fetching.cancelled() or self._fetching.exception()
+
+    @property
+    def under_way(self) -> list[Delivery]:
+        """What was taken, and is neither settled nor held."""
+        return list(self._under_way)
 
     def check(self) -> None:
         if self._open.error is not None:
@@ -115,11 +132,11 @@ class OneByOne:
 
     def hold(self, delivery: Delivery) -> None:
         self._held.append(delivery.tag)
-        self._held_since = min(self._held_since, self._under_way[delivery.tag])
+        self._held_since = min(self._held_since, self._under_way[delivery])
         self._release(delivery)
 
     def _release(self, delivery: Delivery) -> None:
-        del self._under_way[delivery.tag]
+        del self._under_way[delivery]
         self._unsettled -= delivery.size
         self._room.set()
 
@@ -149,6 +166,7 @@ class OneByOne:
             return False
         # The tag 0 names all that is outstanding on the channel.
         self._channel.nack(0, multiple=True, requeue=True)
+        self.given_back += len(self._held) + len(self._under_way)
         try:
             async with asyncio.timeout(within):
                 await self._channel.inspect_queue(self._queue)

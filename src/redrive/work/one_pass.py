@@ -15,6 +15,7 @@ is in its queue, marked as redelivered, and the copy may be in its new place as 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ import structlog
 from redrive.amqp import Connection, Delivery, Publish, Refused, Returned
 from redrive.amqp.lane import Connect, Lane
 from redrive.amqp.supervision import run_until_stopped
-from redrive.errors import ConnectionLost, ConsumerCancelled
+from redrive.errors import BrokerError, ConnectionLost, ConsumerCancelled
 from redrive.work.mover import (
     Counts,
     Hold,
@@ -50,6 +51,8 @@ _DRAINS_WITHIN: Final = 4.0
 _RETURNS_WITHIN: Final = 3.0
 """Seconds for giving everything back in its order; after that it goes back in any."""
 _CLOSES_WITHIN: Final = 2.0
+_RESCUES_WITHIN: Final = 1.0
+"""Of those, the seconds for copies of what would not live through being given back."""
 
 _AGAIN: Final = "run it again: all that was not moved is in its queue"
 
@@ -243,23 +246,43 @@ class OnePass:
         try:
             in_order = await run_until_stopped(look, stopping, grace=_DRAINS_WITHIN)
         except Exception:
-            await self._return_everything(window, source, lane)
+            await self._return_everything(window, source, lane, stopping)
             raise
         finally:
             self.passed.cut_short = window.cut_short
             self.passed.went_back = window.given_back
         if not in_order:
-            await self._return_everything(window, source, lane)
+            await self._return_everything(window, source, lane, stopping)
 
     async def _return_everything(
-        self, window: Window | OneByOne, source: Connection, lane: Lane
+        self, window: Window | OneByOne, source: Connection, lane: Lane, stopping: asyncio.Event
     ) -> None:
         """Give back what is unsettled, after the session ended before its end."""
         lane.abort()  # what has not gone out yet need not
-        returned = await window.return_everything(_RETURNS_WITHIN)
+        within = _RETURNS_WITHIN
+        if isinstance(window, OneByOne):
+            await self._rescue(window, stopping)
+            within -= _RESCUES_WITHIN
+        returned = await window.return_everything(within)
         closed = await _closed(source)
         self.passed.went_back = window.given_back
         self.passed.left_to_the_broker = not (returned and closed)
+
+    async def _rescue(self, window: OneByOne, stopping: asyncio.Event) -> None:
+        """Keep what would not live through being given back."""
+        assert self._sparing is not None
+        sparing = self._sparing
+
+        def kept(delivery: Delivery) -> None:
+            with contextlib.suppress(BrokerError):  # with its connection, the broker has removed it
+                window.check()
+                window.ack(delivery)
+
+        async def rescue() -> None:
+            await window.fetched()
+            await sparing.rescue(window.under_way, self._connect, kept)
+
+        await run_until_stopped(rescue, stopping, grace=_RESCUES_WITHIN)
 
 
 async def _closed(end: Connection | Lane) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from redrive.amqp import Delivery, Publish, Refused, Returned
 from redrive.domain.letter import Arrival
+from redrive.errors import BrokerError
 from redrive.work.look import Looks, told_of_interruption, told_of_lost
 from redrive.work.mover import Hold, Limits
 from redrive.work.queue_site import QueueSite
@@ -77,9 +78,15 @@ async def peek(  # noqa: PLR0913  (the last four are as they are by default)
     looks = Looks(site.version, spend_deliveries, site.management is not None)
     looks.check(facts)
     plan = Peek(queue, understanding)
-    passed = await site.pass_over(facts, plan, limits=limits, most=most).run(stopping)
+    look = site.pass_over(facts, plan, limits=limits, most=most)
+    try:
+        passed = await look.run(stopping)
+    except BrokerError as error:
+        if lost := told_of_lost(look.passed):
+            raise BrokerError(f"{error}; {lost}") from error
+        raise
     notes = looks.notes(facts, passed)
     if passed.interrupted:
         notes.append(told_of_interruption(passed))
-    error = told_of_lost(passed) or passed.shortfall
-    return Peeked(tuple(plan.seen), passed.present, tuple(notes), error)
+    wrong = told_of_lost(passed) or passed.shortfall
+    return Peeked(tuple(plan.seen), passed.present, tuple(notes), wrong)

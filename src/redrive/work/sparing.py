@@ -8,16 +8,24 @@ brought to the target of the pass, for it was not meant: a queue of work may be 
 
 Where the queue does not take such a copy, nothing can keep the message: the pass ends at once, and
 says so. That we may publish at all is made sure of before anything is taken.
+
+A pass that ends early has messages under way. Those of them that are at their limit would end with
+it, given back or not. So these, too, are kept by a copy in their own queue, marked as a possible
+duplicate: one that was being moved may be at its target as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 from redrive.amqp import Delivery, Publish, Refused, Returned
-from redrive.amqp.lane import Connect
-from redrive.errors import AccessRefused, BrokerError
+from redrive.amqp.confirms import CONFIRMED
+from redrive.amqp.lane import Connect, Lane
+from redrive.amqp.republish import marked_redelivered
+from redrive.errors import AccessRefused, BrokerError, Unpublishable
 from redrive.work.failed_message import MessageReader
 from redrive.work.may_publish import assure_that_we_may_publish
 from redrive.work.mover import Hold, Instruction, Park, Plan, Stay
@@ -26,6 +34,10 @@ from redrive.work.transfer import ToQueue
 
 if TYPE_CHECKING:
     from redrive.work.one_pass import Passed
+
+_RESCUES_WITHIN: Final = 30.0
+"""Seconds: a broker that was started anew is back by then."""
+_TRY_AGAIN_AFTER: Final = 0.5
 
 
 class Sparing:
@@ -44,6 +56,7 @@ class Sparing:
         """A message that has come back `limit` times is removed when it is given back. `give_up` is
         called when the queue takes no copy."""
         self._give_up = give_up
+        self._queue = queue
         self._plan = plan
         self._limit = limit
         self._passed = passed
@@ -77,6 +90,63 @@ class Sparing:
             return self._lost(delivery, answer)
         return answer
 
+    async def rescue(
+        self, under_way: Iterable[Delivery], connect: Connect, kept: Callable[[Delivery], None]
+    ) -> None:
+        """Keep what was under way at its limit when the pass ended early. `kept` is called with
+        each of which the broker has a copy."""
+        left = {each.tag: each for each in under_way if self._is_at_its_limit(each)}
+        why = "the broker did not take copies of them in time"
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_RESCUES_WITHIN):
+                    while left:
+                        lane = Lane(connect, f"redrive keep messages of {self._queue}")
+                        try:
+                            await self._send_copies(left, lane, kept)
+                        except BrokerError as error:
+                            why = str(error)
+                            await asyncio.sleep(_TRY_AGAIN_AFTER)
+                        finally:
+                            lane.abort()
+        finally:
+            for delivery in left.values():
+                self._lost(delivery, Hold(why))
+
+    async def _send_copies(
+        self, left: dict[int, Delivery], lane: Lane, kept: Callable[[Delivery], None]
+    ) -> None:
+        await lane.open()
+        copies = []
+        for delivery in list(left.values()):
+            copy = self._marked_copy(delivery, lane.user)
+            if isinstance(copy, Publish):
+                copies.append(copy)
+            else:
+                self._lost(left.pop(delivery.tag), copy)
+        for sent, error in lane.publish_all(copies):
+            self._lost(left.pop(_tag(sent)), Hold(str(error)))
+        while left:
+            for sent, outcome in await lane.next_outcomes():
+                delivery = left.pop(_tag(sent))
+                if outcome is CONFIRMED:
+                    self._passed.counts.moved += 1
+                    if delivery.tag not in self._copied:
+                        self._passed.spared += 1
+                    kept(delivery)
+                else:
+                    self._lost(delivery, Hold("their queue takes no copy"))
+
+    def _marked_copy(self, delivery: Delivery, user: str) -> Publish | Hold:
+        try:
+            copy = self._back.publish(delivery, user)
+        except Unpublishable as error:
+            return Hold(str(error))
+        if isinstance(copy, Publish):
+            copy.properties = marked_redelivered(copy.properties)
+            copy.context = delivery
+        return copy
+
     def _spared(self, delivery: Delivery, instruction: Instruction) -> Instruction:
         if not isinstance(instruction, Hold) or not self._is_at_its_limit(delivery):
             return instruction
@@ -96,6 +166,11 @@ class Sparing:
         self._passed.lost[hold.reason] += 1
         self._give_up()
         return hold
+
+
+def _tag(copy: Publish) -> int:
+    assert isinstance(copy.context, Delivery)
+    return copy.context.tag
 
 
 async def assure_that_copies_can_be_made(connect: Connect, queue: str) -> None:
