@@ -82,6 +82,9 @@ MEANINGS = {
     "consumer.not_set_aside": "The queue beside does not take what was redelivered; it is handled",
     "consumer.receipt_not_taken": "A receipt did not arrive; silence settles the letter",
     "consumer.stuck": "The dead letter queue takes nothing; what failed is tried again",
+    "consumer.prefetch_lowered": (
+        "The budget is spent by slow handlers of large messages: fewer are taken ahead"
+    ),
     "consumer.queue_used_as_it_is": "A queue exists otherwise than it would be declared",
     "consumer.ready": "A handler gets messages",
     "consumer.set_aside": "Redelivered messages go to a queue beside, to be counted",

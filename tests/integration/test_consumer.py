@@ -522,7 +522,7 @@ async def acks_have_arrived(consumer: Consumer) -> None:
     intake = consumer._session._servings[0].intake
     await eventually(lambda: not intake.settling, "nothing is being set aside")
     await asyncio.sleep(0)  # acks are written
-    await intake._consumer._channel.inspect_queue(QUEUE)  # answered after them
+    await intake._own.consumer._channel.inspect_queue(QUEUE)  # answered after them
 
 
 def has(things: list[bytes], count: int) -> bool:

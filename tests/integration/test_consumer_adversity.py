@@ -87,7 +87,7 @@ async def test_a_consumer_holds_no_more_than_its_budget_however_long_it_waits(
         serves = consumer._session
         assert serves is not None
         # What one read of the socket brought is beyond the budget, and no more.
-        assert serves._servings[0].intake._consumer.unsettled_bytes < 2 * budget
+        assert serves._servings[0].intake._own.consumer.unsettled_bytes < 2 * budget
         release.set()
         await eventually(lambda: len(seen) == 150, "all of them")
 

@@ -243,7 +243,7 @@ async def test_what_the_broker_has_taken_back_is_not_copied(
         await send(vhost.url, "fails")
         await eventually(lambda: began, "its beginning")
         assert consumer._session is not None
-        source = consumer._session._servings[0].intake._consumer
+        source = consumer._session._servings[0].intake._own.consumer
         source._channel.ack(1000)  # as a broker does with one that takes too long: 406
         await eventually(lambda: source._closed, "the end of the channel")
         may_end.set()
@@ -269,7 +269,9 @@ async def test_a_handler_that_may_not_consume_has_no_more_read_of_the_others_tha
 
     def held() -> int:
         assert consumer._session is not None
-        return sum(each.intake._consumer.unsettled_bytes for each in consumer._session._servings)
+        return sum(
+            each.intake._own.consumer.unsettled_bytes for each in consumer._session._servings
+        )
 
     await declare(vhost.url, QUEUE, "classic")
     large = Publish("", QUEUE, Properties.empty().persistent().raw, bytes(500_000))

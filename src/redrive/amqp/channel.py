@@ -245,9 +245,11 @@ class Channel:
         )
         return self.consumer
 
-    async def cancel(self, consumer_tag: str) -> None:
+    async def cancel(self, consumer_tag: str, *, patiently: bool = False) -> None:
         await self.call(
-            request(commands.Basic.Cancel, consumer_tag=consumer_tag), commands.Basic.CancelOk
+            request(commands.Basic.Cancel, consumer_tag=consumer_tag),
+            commands.Basic.CancelOk,
+            patiently=patiently,
         )
 
     async def transact(self) -> None:
@@ -317,7 +319,7 @@ class Channel:
             request(commands.Channel.Open), commands.Channel.OpenOk, patiently=patiently
         )
 
-    async def close(self) -> None:
+    async def close(self, *, patiently: bool = False) -> None:
         """Close the channel: unsettled deliveries go back to their queues."""
         if self.error is not None:
             return
@@ -329,6 +331,7 @@ class Channel:
                 commands.Channel.Close, reply_code=200, reply_text="bye", class_id=0, method_id=0
             ),
             commands.Channel.CloseOk,
+            patiently=patiently,
         )
         self.wire.channels.pop(self.number, None)
         self.on_closed(closed)

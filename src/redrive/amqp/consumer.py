@@ -1,7 +1,8 @@
 """A consumer: deliveries in batches as they arrive, and their settlement.
 
 A channel has one consumer, so its delivery tags are consecutive and acks can go out as ranges.
-Memory is bounded by `budget` bytes: while more than that is unsettled, the socket is not read.
+Memory is bounded by `budget` bytes: while more than that is unsettled, the socket is not read,
+unless the prefetch lets no more come.
 So a connection with a budgeted consumer must not be the one whose confirms settle the deliveries:
 they would never be read. Publish on another connection.
 
@@ -72,9 +73,8 @@ class Consumer:
             self._settlement.hold(deliveries[0].tag)
             return False
         self._held += sum([delivery.size for delivery in deliveries])
-        if self._held > self._budget and not self._over:
-            self._over = True
-            self._channel.wire.over_budget(self, over=True)
+        if self._held > self._budget:
+            self._weigh()
         first = not self._arrived
         self._arrived += deliveries
         return first
@@ -105,6 +105,11 @@ class Consumer:
     @property
     def unsettled_bytes(self) -> int:
         return self._held
+
+    @property
+    def fitting(self) -> int:
+        """How many deliveries like those in hand the budget has room for; at least one."""
+        return max(1, self.unanswered * self._budget // max(1, self._held))
 
     @property
     def unanswered(self) -> int:
@@ -140,6 +145,10 @@ class Consumer:
         """Wait for deliveries and take all that are there. Empty once cancelled."""
         if not self._arrived:
             await self.arrival()
+        return self.take()
+
+    def take(self) -> list[Delivery]:
+        """Take all deliveries that are there."""
         batch, self._arrived = self._arrived, []
         return batch
 
@@ -177,6 +186,7 @@ class Consumer:
         """Hold all that is still to arrive, without its content: whatever is asked of the broker
         meanwhile, it is not in memory. Nobody is handed any of it."""
         self._leaving = True
+        self._weigh()
 
     def reject(self, delivery: Delivery) -> None:
         """Reject a delivery for good: it goes the way of its queue's dead letter exchange."""
@@ -188,12 +198,20 @@ class Consumer:
             self._channel.commit()
         self._settlement.gone(delivery.tag)
         self._release(delivery.size)
+        if self._held > self._budget:
+            self._weigh()
 
     def _release(self, size: int) -> None:
         self._held -= size
-        if self._over and self._held <= self._budget:
-            self._over = False
-            self._channel.wire.over_budget(self, over=False)
+        if self._over:
+            self._weigh()
+
+    def _weigh(self) -> None:
+        """Have nothing read while the budget is spent and more may come that has to be kept."""
+        over = self._held > self._budget and not (self.is_full or self._leaving or self._closed)
+        if over is not self._over:
+            self._over = over
+            self._channel.wire.over_budget(self, over=over)
 
     def flush(self, *, everything: bool = False) -> None:
         """Send the acks that are due; or all of them, also those that wait for a gap to close."""
@@ -218,6 +236,8 @@ class Consumer:
             self._channel.commit()
             self._settlement.answered_up_to(self._unread)
             self._unread = 0
+        if self._held > self._budget:
+            self._weigh()  # what was answered makes room for others
         if self._settlement.waiting and self._stragglers is None:
             loop = asyncio.get_running_loop()
             self._stragglers = loop.call_later(_STRAGGLERS_AFTER, self._flush_stragglers)
@@ -255,9 +275,15 @@ class Consumer:
         if not self._closed:
             self._send_acks(self._settlement.stragglers())
 
-    async def cancel(self, *, take_the_rest: bool = False) -> None:
+    async def close(self) -> None:
+        """Close its channel, patiently: for who has settled all that was delivered."""
+        # Whoever waits may be cancelled, and the channel must not be closed a second time.
+        await asyncio.shield(asyncio.ensure_future(self._channel.close(patiently=True)))
+
+    async def cancel(self, *, take_the_rest: bool = False, patiently: bool = False) -> None:
         """Stop consuming. What arrived is still the owner's; what is under way goes back, or is
-        the owner's too, who then reads on until `next_batch` is empty.
+        the owner's too, who then reads on until `next_batch` is empty. `patiently`: see
+        `Channel.call`.
 
         It is said to the broker in the next turn of the loop or later. By itself the consumer acks
         nothing until it is answered: that would let another message come.
@@ -269,7 +295,9 @@ class Consumer:
                 self._stragglers.cancel()
                 self._stragglers = None
             self._cancelled = not take_the_rest
-            self._cancelling = asyncio.ensure_future(self._channel.cancel(self._tag))
+            self._cancelling = asyncio.ensure_future(
+                self._channel.cancel(self._tag, patiently=patiently)
+            )
             self._cancelling.add_done_callback(lambda done: done.cancelled() or done.exception())
         # Whoever waits may be cancelled, and the channel's next call must wait all the same: a
         # broker may answer that one first.

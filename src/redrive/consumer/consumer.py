@@ -112,7 +112,7 @@ class Consumer:
           "250ms", or a `timedelta`; no number.
         - `concurrency`: how many messages are handled at a time; 20, if `prefetch` is not less.
         - `prefetch`: how many of them and of those that wait the broker hands out, up to 65535;
-          200, if `concurrency` is not more.
+          200, if `concurrency` is not more. Where so many do not fit in memory it is lowered.
         """
         wishes.a_queue(queue, Queue)
         if retries is not None:

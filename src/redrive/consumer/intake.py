@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -32,9 +32,10 @@ from redrive.consumer.logs import log
 from redrive.consumer.message import Message
 from redrive.consumer.running import ACKED, Runner
 from redrive.consumer.settling import Settling
+from redrive.consumer.supply import Supply
 from redrive.domain import headers
 from redrive.domain.handling import Outcome
-from redrive.errors import BrokerError, MalformedData
+from redrive.errors import MalformedData
 
 _OURS: Final = b"redrive-"
 _BREATH: Final = 0.02
@@ -47,8 +48,8 @@ _SAY_WITHIN: Final = 3.0
 class Sources:
     """What is consumed for one handler: its queue, and the one for what is handled again."""
 
-    own: Consumer
-    again: Consumer
+    own: Supply
+    again: Supply
 
 
 class Intake:
@@ -65,7 +66,7 @@ class Intake:
         on_set_alone: Callable[[], None],
     ) -> None:
         """`place` is the queue and the vhost."""
-        self._consumer = sources.own
+        self._own = sources.own
         self._again = sources.again
         self._runner = runner
         self._settling = settling
@@ -73,14 +74,14 @@ class Intake:
         self._acks = gate.acks
         self._queue, self._vhost = place
         self._on_set_alone = on_set_alone
-        self._ready: deque[Delivery] = deque()
-        self._ready_again: deque[Delivery] = deque()
-        self._in_hand: dict[int, Delivery] = {}
-        self._left: list[Delivery] = []
+        self._ready = sources.own.ready
+        self._ready_again = sources.again.ready
+        # Of the second queue, and where each is answered.
+        self._in_hand: dict[Delivery, Consumer] = {}
+        self._left: dict[Delivery, Consumer] = {}
         self._set_aside = 0
         self._workers = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._done: list[Delivery] = []
         self._begins = True
         self.settling: set[asyncio.Task[Any] | None] = set()
         """The workers of which a copy may be on its way. Were one ended meanwhile, the copy and the
@@ -90,17 +91,19 @@ class Intake:
         gate.when_open(self.wake)
         runner.on_wait = self.wake
 
-    async def take_in(self) -> None:
-        """Until the consumer is cancelled; raises what ended it otherwise."""
-        while batch := await self._consumer.next_batch():
-            self._ready.extend(batch)
-            self.wake()
+    def parts(self) -> list[Coroutine[Any, Any, None]]:
+        """What takes deliveries in, until it is stopped; each raises what ended it otherwise."""
 
-    async def take_in_again(self) -> None:
-        """The same, of what is handled again."""
-        while batch := await self._again.next_batch():
-            self._ready_again.extend(batch)
-            self.wake()
+        def lowered(prefetch: int) -> None:
+            # What is given back for that is set aside to the second queue, and large there too.
+            self._again.most = min(self._again.most, prefetch)
+
+        return [
+            self._own.take_in(self.wake),
+            self._again.take_in(self.wake),
+            self._own.watch(lowered),
+            self._again.watch(lowered),
+        ]
 
     def wake(self) -> None:
         """Have one more worker look for something to do."""
@@ -122,6 +125,7 @@ class Intake:
 
     async def _work(self) -> None:
         ready, again, gate, run = self._ready, self._ready_again, self._gate, self._runner.run
+        own = self._own
         queue, vhost, acks, clock = self._queue, self._vhost, self._acks, time.monotonic
         turn = False
         while True:
@@ -136,25 +140,27 @@ class Intake:
                     acks.write(now)
                 turn = not turn
                 if again and (turn or not ready):
-                    await self._carefully(again.popleft(), self._again)
+                    await self._carefully(again.popleft(), self._again.consumer)
                 elif (delivery := ready.popleft()).redelivered or _OURS in delivery.properties:
-                    await self._carefully(delivery, self._consumer)
+                    await self._carefully(delivery, own.consumer)
                 else:
+                    source = own.consumer
                     gate.running += 1
                     try:
                         outcome = await run(Message(delivery, queue, vhost))
                     finally:
                         gate.left()
-                    if outcome is ACKED:
-                        self._ack(delivery)
+                    if outcome is ACKED and source is own.consumer:
+                        own.ack(delivery)
                     else:
-                        await self._settle(delivery, outcome, self._consumer)
+                        await self._settle(delivery, outcome, source)
             waiting = self._loop.create_future()
             self._waiting.append(waiting)
             await waiting
 
     async def _carefully(self, delivery: Delivery, source: Consumer) -> None:
         """A delivery that was somewhere before."""
+        is_again = self._is_again(source)
         if delivery.redelivered or has_crashed(delivery):
             if await self._aside(delivery, source):
                 return
@@ -163,18 +169,21 @@ class Intake:
                 self._leave(delivery, source)
                 return
             self._acks.write(time.monotonic())
-        if source is self._again:
-            self._in_hand[delivery.tag] = delivery
+        if is_again:
+            self._in_hand[delivery] = source
         self._gate.running += 1
         try:
-            if source is self._again:
+            if is_again:
                 await self._acks.before_a_suspect()
             outcome = await self._runner.run(Message(delivery, self._queue, self._vhost))
         finally:
             self._gate.left()
-        if source is self._again and self._in_hand.pop(delivery.tag, None) is None:
+        if is_again and self._in_hand.pop(delivery, None) is None:
             return  # it did not end in time, and was put back
         await self._settle(delivery, outcome, source)
+
+    def _is_again(self, source: Consumer) -> bool:
+        return source.queue == self._again.queue
 
     # A copy may have to be sent, and to wait for a queue. That is no handler that runs: it neither
     # keeps others from going on, nor one from being handled alone.
@@ -208,7 +217,7 @@ class Intake:
             self._gate.left()
 
     async def _set_aside_from(self, delivery: Delivery, source: Consumer) -> bool:
-        first_time = source is self._consumer and not has_crashed(delivery)
+        first_time = not (self._is_again(source) or has_crashed(delivery))
         if first_time and await self._settling.set_again(delivery, source):
             self._note_set_aside()
             return True
@@ -231,39 +240,27 @@ class Intake:
             "consumer.set_aside",
             queue=self._queue,
             messages=self._set_aside,
-            because="a process ended, or lost the broker, while it had them",
+            because="a process ended, lost the broker or lowered its prefetch while it had them",
         )
         self._set_aside = 0
 
-    def _ack(self, delivery: Delivery) -> None:
-        if not self._done:
-            self._loop.call_soon(self._flush)
-        self._done.append(delivery)
-
-    def _flush(self) -> None:
-        done, self._done = self._done, []
-        self._consumer.ack(*done)
-        self._consumer.flush(everything=True)
-
     def write_acks(self) -> None:
         """Send every ack that is due, and write it before the turn of the loop ends."""
-        done, self._done = self._done, []
-        self._consumer.ack(*done)
-        self._consumer.flush_now()
-        self._again.flush_now()
+        self._own.write_acks()
+        self._again.write_acks()
 
     # The end
 
     async def stop_taking(self) -> None:
         """Take nothing more. What has arrived is still worked on."""
-        for consumer in (self._consumer, self._again):
-            with suppress(BrokerError):  # then nothing comes by it any more
-                await consumer.cancel(take_the_rest=True)
+        await self._own.stop()
+        await self._again.stop()
         await asyncio.sleep(0)  # what has arrived is taken in
 
     @property
     def idle(self) -> bool:
-        return not (self._ready or self._ready_again or self.settling or self.running)
+        is_empty = self._own.is_empty and self._again.is_empty
+        return is_empty and not (self.settling or self.running)
 
     @property
     def running(self) -> int:
@@ -284,14 +281,13 @@ class Intake:
     def begin_no_more(self) -> None:
         """Leave what nobody has begun with."""
         self._begins = False
-        while self._ready:
-            self._leave(self._ready.popleft(), self._consumer)
-        while self._ready_again:
-            self._leave(self._ready_again.popleft(), self._again)
+        for supply in (self._own, self._again):
+            for delivery, source in supply.begin_no_more():
+                self._leave(delivery, source)
 
     def _leave(self, delivery: Delivery, source: Consumer) -> None:
-        if source is self._again:
-            self._left.append(delivery)
+        if self._is_again(source):
+            self._left[delivery] = source
         else:
             source.hold(delivery)
 
@@ -299,16 +295,15 @@ class Intake:
         """Send every ack that is due, and give back what was left: by one nack, since single ones
         were seen to leave copies of acked messages in a quorum queue. Nothing is settled after.
         Copies are waited for until `deadline`, a time of the loop."""
-        if self._done:
-            self._flush()
+        self.write_acks()
         await self._put_back_again(deadline)
-        await self._consumer.give_back()
+        await self._own.give_back()
         await self._again.give_back()
 
     async def _put_back_again(self, deadline: float) -> None:
         """Of the second queue, what was left and what was handled and not to its end. A copy that
         is not confirmed in time is there beside the message itself."""
-        back = [*self._left, *self._in_hand.values()]
+        back = self._left | self._in_hand
         self._left.clear()
         self._in_hand.clear()
         if not back:
@@ -316,7 +311,7 @@ class Intake:
         with suppress(TimeoutError):  # the broker takes nothing now: they come back marked
             async with asyncio.timeout_at(deadline):
                 await asyncio.gather(
-                    *[self._settling.put_back_again(each, self._again) for each in back]
+                    *[self._settling.put_back_again(each, source) for each, source in back.items()]
                 )
 
 

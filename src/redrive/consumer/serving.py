@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from redrive.amqp import Channel, Connection
+from redrive.amqp import Channel, Connection, Consumer
 from redrive.consumer.alone import Alone
 from redrive.consumer.copies import Copies
 from redrive.consumer.gate import Gate
@@ -29,6 +29,7 @@ from redrive.consumer.receipts import Receipts
 from redrive.consumer.running import Handler, Limits, Runner
 from redrive.consumer.sending import Sending
 from redrive.consumer.settling import Settling
+from redrive.consumer.supply import Supply
 from redrive.consumer.wishes import MOST_PREFETCH
 from redrive.errors import BrokerError, the_reason
 from redrive.settings import Settings
@@ -137,7 +138,7 @@ class Serving:
         )
         log.info("consumer.ready", queue=declared.name, handler=registered.name)
         workers = [intake.work() for _ in range(registered.concurrency)]
-        parts = [intake.take_in(), intake.take_in_again(), alone.run(), *workers]
+        parts = [*intake.parts(), alone.run(), *workers]
         self._parts = [asyncio.create_task(self._part(part)) for part in parts]
 
     async def _declare(self) -> Declared:
@@ -166,7 +167,15 @@ class Serving:
         # Not patiently: nobody handles yet what the first one brings.
         prefetch = min(self._registered.concurrency, MOST_PREFETCH)
         again = await again_channel.consume(declared.again, prefetch=prefetch, budget=budget)
-        return Sources(own, again)
+        return Sources(
+            Supply(own, self._registered.prefetch, self._consume_anew),
+            Supply(again, prefetch, self._consume_anew),
+        )
+
+    async def _consume_anew(self, queue: str, prefetch: int) -> Consumer:
+        channel = await self._channel(self._shared.source)
+        budget = self._shared.budget
+        return await channel.consume(queue, prefetch=prefetch, budget=budget, patiently=True)
 
     def _settling(self, declared: Declared) -> Settling:
         topology, sending = self._shared.settings.topology, self._shared.sending
