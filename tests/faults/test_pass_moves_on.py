@@ -63,13 +63,13 @@ async def test_what_is_confirmed_while_a_consumer_is_being_cancelled_changes_no_
         moving_on.append(window)
         await move_on(window)
 
-    async def late(channel: Channel, consumer_tag: str) -> None:
+    async def late(channel: Channel, consumer_tag: str, **named: bool) -> None:
         nonlocal between
         if moving_on and moving_on.pop()._of:
             between += 1
             settled.clear()
             await settled.wait()
-        await cancel(channel, consumer_tag)
+        await cancel(channel, consumer_tag, **named)
 
     monkeypatch.setattr(Window, "flush", noted)
     monkeypatch.setattr(Window, "_move_on", begun)
