@@ -292,9 +292,10 @@ async def _run_collector(process: Process, store: Store) -> None:
     reading, redaction = understanding(settings), Redaction.by(settings.redaction)
     api = management(settings)
 
-    async def list_queues() -> list[str]:
+    async def list_queues() -> dict[str, str]:
         assert api is not None
-        return [str(queue["name"]) for queue in await api.queues("name")]
+        found = await api.queues("name", "type")
+        return {str(queue["name"]): str(queue.get("type", "")) for queue in found}
 
     def make(queue: str) -> Collector:
         return Collector(

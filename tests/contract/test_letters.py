@@ -468,3 +468,12 @@ async def test_nothing_is_stored_into_a_file_that_is_not_at_its_path_any_more(
         (tmp_path / "moved.db").rename(path)
         await store.letters.add([arrival()])
         assert (await store.books.ledger()).received == 2
+
+
+async def test_a_proof_that_there_is_room_leaves_nothing_behind(store: Store) -> None:
+    before = await store.books.audit()
+    await store.letters.prove_writable(room=5_000_000)
+    assert await store.books.audit() == before
+    async with store.database.reading() as connection:
+        left = await connection.scalar(text("select count(*) from redrive_request"))
+    assert left == 0

@@ -286,8 +286,8 @@ class DyingOnce:
             threading.Thread(target=self._postgres.restart).start()
         return await self._letters.add(arrivals, again=again)
 
-    async def prove_writable(self) -> None:
-        await self._letters.prove_writable()
+    async def prove_writable(self, room: int = 0) -> None:
+        await self._letters.prove_writable(room)
 
 
 async def test_a_database_that_is_lost_while_it_refuses_a_letter_does_not_end_the_collector(
@@ -428,6 +428,57 @@ async def test_on_a_full_disk_messages_stay_in_the_broker_until_there_is_room(
     assert "make room" in away["remedy"]
 
 
+class Proofs:
+    """The letters of a store, of which somebody may want a proof that it can be written."""
+
+    def __init__(self, store: Store) -> None:
+        self._letters = store.letters
+        self.asked = 0
+        self.writers = store.letters.writers
+
+    async def add(self, arrivals: Sequence[Arrival], *, again: bool = False) -> list[Collected]:
+        return await self._letters.add(arrivals, again=again)
+
+    async def prove_writable(self, room: int = 0) -> None:
+        self.asked += 1
+        await self._letters.prove_writable(room)
+
+
+async def test_a_disk_with_room_for_little_wears_no_message_out(
+    vhost: Vhost, small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proof that fits where the messages do not would have them taken and returned for ever."""
+    monkeypatch.setattr(keeper, "PATIENCE", 0.5)
+    names = expected(20)
+    large = [dead_message(each, number) for number, each in enumerate(names)]
+    messages = [Publish("", QUEUE, each.properties, each.body + bytes(200_000)) for each in large]
+    await declare(vhost.url, QUEUE, "quorum", **{"x-delivery-limit": 2})
+    async with letter_store(f"sqlite:///{small_disk}/redrive.db") as store:
+        await publish(vhost.url, messages)
+        proofs = Proofs(store)
+        with structlog.testing.capture_logs() as said:
+            async with (
+                collecting(vhost.url, proofs, limits=Limits(prefetch=50)) as running,
+                channel_to(vhost.url) as channel,
+            ):
+                await has_said(said, "collector.store_away")
+
+                async def is_left() -> bool:
+                    there = len(names) - running.acked
+                    return await channel.inspect_queue(QUEUE) == (there, 0)
+
+                await eventually_async(is_left, what="the rest in the queue, and no consumer")
+                before = proofs.asked
+                await eventually_async(lambda: proofs.asked > before + 5)
+                assert await is_left()
+                assert not [each for each in said if each["event"] == "collector.store_back"]
+                await asyncio.to_thread(grow, small_disk)
+                await has_all(store, names, within=WITHIN)
+        found = await found_in(store, names)
+    assert found.sound, found
+    assert not found.doubled
+
+
 class NotYet:
     """The letters of a store that does not take one message until it is told."""
 
@@ -446,8 +497,8 @@ class NotYet:
             raise StoreUnreachable("a statement takes too long")
         return await self._letters.add(arrivals, again=again)
 
-    async def prove_writable(self) -> None:
-        await self._letters.prove_writable()
+    async def prove_writable(self, room: int = 0) -> None:
+        await self._letters.prove_writable(room)
 
 
 async def test_a_batch_that_fails_while_others_are_stored_is_told_of_once(

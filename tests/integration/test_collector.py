@@ -299,8 +299,8 @@ class SlowAtFirst:
             await self.told.wait()
         return await self._letters.add(arrivals, again=again)
 
-    async def prove_writable(self) -> None:
-        await self._letters.prove_writable()
+    async def prove_writable(self, room: int = 0) -> None:
+        await self._letters.prove_writable(room)
 
 
 async def test_on_postgresql_a_batch_that_takes_long_does_not_hold_up_the_next(
@@ -374,6 +374,11 @@ async def collected_from(store: Store, queue: str, identity: str) -> None:
     await eventually_async(there, what=f"{identity} from {queue}")
 
 
+async def kinds(vhost: Vhost) -> dict[str, str]:
+    api = Management(vhost.management_url, "guest", "guest", vhost.name)
+    return {str(queue["name"]): str(queue["type"]) for queue in await api.queues("name", "type")}
+
+
 async def test_a_glob_finds_queues_made_later_and_never_our_own_waiting_ones(
     vhost: Vhost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -382,11 +387,6 @@ async def test_a_glob_finds_queues_made_later_and_never_our_own_waiting_ones(
     await declare_topology(vhost.url, settings)
     await declare(vhost.url, "orders.dlq", "classic")
     own = describe(settings, ()).queue_names()
-    api = Management(vhost.management_url, "guest", "guest", vhost.name)
-
-    async def list_queues() -> list[str]:
-        return [str(queue["name"]) for queue in await api.queues("name")]
-
     waiting = sorted(own - {"dlq-queue"})
     for queue in ("orders.dlq", *waiting):
         if not queue.startswith("queue.delay"):
@@ -395,7 +395,7 @@ async def test_a_glob_finds_queues_made_later_and_never_our_own_waiting_ones(
         role = QueueCollection(
             ["*"],
             made_by(vhost, store),
-            list_queues=list_queues,
+            list_queues=lambda: kinds(vhost),
             never=own - {"dlq-queue"},
         )
         async with running(role):
@@ -431,6 +431,39 @@ async def test_a_queue_that_is_named_is_collected_once_it_is_there(
                 await collected_from(store, "orders.dlq", "m")
     lost = [each for each in said if each["event"] == "collector.lost"]
     assert len(lost) == 1, "one line for an outage, not one for every try"
+
+
+async def test_a_stream_is_not_collected_by_a_glob_and_refused_by_its_name(
+    vhost: Vhost, tmp_path: Path
+) -> None:
+    for queue in ("dead.one", "dead.two"):
+        await declare(vhost.url, queue, "stream")
+    await declare(vhost.url, "dead.three", "quorum")
+    await publish(vhost.url, [dead_message("m", queue="dead.three")])
+    async with letter_store(f"sqlite:///{tmp_path}/redrive.db") as store:
+        queues = ["dead.one", "dead.*"]
+        role = QueueCollection(queues, made_by(vhost, store), list_queues=lambda: kinds(vhost))
+        with structlog.testing.capture_logs() as said:
+            async with running(role):
+                await collected_from(store, "dead.three", "m")
+                assert set(role._running) == {"dead.three"}
+    (told,) = [each for each in said if each["event"] == "collector.stream"]
+    assert told["queue"] == "dead.one"
+    assert "take it off" in told["remedy"]
+
+
+async def test_a_stream_that_is_not_known_as_one_is_told_of(vhost: Vhost, tmp_path: Path) -> None:
+    await declare(vhost.url, "dead.one", "stream")
+    async with letter_store(f"sqlite:///{tmp_path}/redrive.db") as store:
+        role = QueueCollection(["dead.one"], made_by(vhost, store), list_queues=None)
+        with structlog.testing.capture_logs() as said:
+            async with running(role):
+                await eventually_async(
+                    lambda: [each for each in said if each["event"] == "collector.ready"]
+                )
+                await publish(vhost.url, [dead_message("m", queue="dead.one")])
+                await collected_from(store, "dead.one", "m")
+    assert [each["queue"] for each in said if each["event"] == "collector.stream"] == ["dead.one"]
 
 
 # Its end

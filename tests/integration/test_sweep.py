@@ -445,7 +445,7 @@ def test_a_watching_sweep_does_not_miss_a_store_that_nobody_named(
 
 
 def test_a_queue_is_named_once_where_the_error_names_it(vhost: Vhost, redrive: Redrive) -> None:
-    asyncio.run(declare(vhost.url, "log", "stream"))  # type: ignore[arg-type]
+    asyncio.run(declare(vhost.url, "log", "stream"))
     ran = redrive("sweep", "log")
     assert ran.err.startswith("redrive: log is a stream")
 

@@ -58,7 +58,9 @@ async def channel_to(url: str) -> AsyncIterator[Channel]:
         await connection.close()
 
 
-async def declare(url: str, queue: str, kind: Kind, **arguments: str | int) -> None:
+async def declare(
+    url: str, queue: str, kind: Kind | Literal["stream"], **arguments: str | int
+) -> None:
     """A durable queue; `x_max_length=1` becomes the argument x-max-length."""
     named: dict[str, FieldValue] = {"x-queue-type": kind}
     if kind == "quorum":

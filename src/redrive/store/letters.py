@@ -7,11 +7,12 @@ hides one, and page 1,000 costs what page 1 does.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Select, insert, select
+from sqlalchemy import Select, delete, insert, select
 
 from redrive.domain.filters import Filters, Page
 from redrive.domain.letter import Arrival, Attempt, Change, Collected, Envelope, Kept, Letter
@@ -22,13 +23,20 @@ from redrive.store.details import keep, one_moment, read_attempts, read_envelope
 from redrive.store.engine import Database
 from redrive.store.restoring import restore
 from redrive.store.rows import read_letter
-from redrive.store.schema import RECEIVED, redrive_ledger, redrive_letter, redrive_tag
+from redrive.store.schema import (
+    RECEIVED,
+    redrive_ledger,
+    redrive_letter,
+    redrive_request,
+    redrive_tag,
+)
 from redrive.store.selecting import conditions, is_listed_by_tag
 
 _LETTER: Final = redrive_letter.c
 _STREAMED: Final = 20
 """Letters of a stream held at a time, whose bodies may be large."""
 _MAX_KNOWN: Final = 100_000
+_PIECE: Final = 4_000_000
 _ADDED_AT_ONCE: Final = 8
 """Batches of all queues of a process at a time: half of its connections are for everybody else."""
 MAX_REVIVALS: Final = 5
@@ -72,13 +80,34 @@ class Letters:
         self._known_groups.update(item.letter.fingerprint for item in collected)
         return collected
 
-    async def prove_writable(self) -> None:
+    async def prove_writable(self, room: int = 0) -> None:
         """Write something that means nothing, and commit it: a full disk is found in no other way.
-        Raises what a real write would."""
+        `room`: so many bytes, which are removed again. Raises what a real write would."""
         async with self._database.writing() as connection:
             await connection.execute(
                 insert(redrive_ledger).values(fingerprint="", account=RECEIVED, delta=0)
             )
+        if room:
+            await self._prove_room(room)
+
+    async def _prove_room(self, room: int) -> None:
+        # Among the answers to requests, of nobody: they are forgotten, should this process end now.
+        nobodys = redrive_request.c.actor == ""
+        async with self._database.writing() as connection:
+            now = await self._clock.now(connection)
+            await connection.execute(delete(redrive_request).where(nobodys))
+            for start in range(0, room, _PIECE):
+                await connection.execute(
+                    insert(redrive_request).values(
+                        actor="",
+                        key=secrets.token_hex(16),
+                        digest=b"",
+                        at=now,
+                        body=secrets.token_bytes(min(_PIECE, room - start)),  # nothing shrinks it
+                    )
+                )
+        async with self._database.writing() as connection:
+            await connection.execute(delete(redrive_request).where(nobodys))
 
     async def restore(self, kept: Sequence[Kept]) -> int:
         """Put exported letters back as they were, but for what would strand them; how many were

@@ -3,27 +3,28 @@
 Queues are named, or meant by globs; those are looked up now and then, so that a queue that is made
 later is found, and one that is gone is left. A queue that is named is collected as soon as it is
 there. Redrive's own waiting queues are never collected, whatever a glob means: what waits in them
-is not dead.
+is not dead. Nor is a stream: it keeps what is read, and gives a consumer what comes from now on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import structlog
 
 from redrive.domain.globs import is_glob, matching
 from redrive.errors import BrokerError
-from redrive.work.collector import Collector
+from redrive.work.collector import NO_STREAMS, Collector
 
 log = structlog.get_logger()
 
 _LOOK_EVERY: Final = 30.0
 
-ListQueues = Callable[[], Awaitable[list[str]]]
+ListQueues = Callable[[], Awaitable[Mapping[str, str]]]
+"""The queues of a broker, and the type of each."""
 
 
 class QueueCollection:
@@ -37,7 +38,7 @@ class QueueCollection:
         list_queues: ListQueues | None,
         never: Collection[str] = (),
     ) -> None:
-        """`list_queues` names every queue of the broker; without it, globs mean nothing.
+        """Without `list_queues`, globs mean nothing, and what is named is not known to be a stream.
         `never` are queues that no glob means."""
         self._names = [queue for queue in queues if not is_glob(queue)]
         self._globs = [queue for queue in queues if is_glob(queue)]
@@ -45,6 +46,7 @@ class QueueCollection:
         self._list_queues = list_queues
         self._never = never
         self._running: dict[str, tuple[Collector, asyncio.Task[None]]] = {}
+        self._streams: set[str] = set()  # those that are named, and of which that was told
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Collect until `stopping` is set. Raises what ended a collector for good."""
@@ -55,8 +57,6 @@ class QueueCollection:
                 remedy="set [broker] management_url: only the management API lists queues",
             )
         async with asyncio.TaskGroup() as tasks:
-            for name in self._names:
-                self._begin(name, tasks)
             while not stopping.is_set():
                 await self._look(tasks)
                 with contextlib.suppress(TimeoutError):
@@ -71,16 +71,31 @@ class QueueCollection:
 
     async def _look(self, tasks: asyncio.TaskGroup) -> None:
         """Begin with queues that are there by now, end with those that are gone."""
-        if not self._globs or self._list_queues is None:
+        there = await self._listed()
+        if there is None:
+            for name in self._names:
+                self._begin(name, tasks)
             return
-        try:
-            there = await self._list_queues()
-        except BrokerError as error:
-            log.warning("collector.queues_unread", error=str(error), remedy=error.remedy)
-            return
-        meant = {name for glob in self._globs for name in matching(glob, there)}
-        for name in sorted(meant - set(self._never)):
+        streams = {name for name, kind in there.items() if kind == "stream"}
+        self._refuse(streams.intersection(self._names))
+        by_glob = {name for glob in self._globs for name in matching(glob, sorted(there))}
+        meant = {*(by_glob - set(self._never)), *self._names} - streams
+        for name in sorted(meant):
             self._begin(name, tasks)
-        for name in sorted(self._running.keys() - meant - set(self._names)):
+        for name in sorted(self._running.keys() - meant):
             collector, _ = self._running.pop(name)
             collector.stop()
+
+    async def _listed(self) -> Mapping[str, str] | None:
+        if self._list_queues is None:
+            return None
+        try:
+            return await self._list_queues()
+        except BrokerError as error:
+            log.warning("collector.queues_unread", error=str(error), remedy=error.remedy)
+            return None
+
+    def _refuse(self, streams: set[str]) -> None:
+        for name in sorted(streams - self._streams):
+            log.error("collector.stream", queue=name, remedy=NO_STREAMS)
+        self._streams = streams

@@ -44,6 +44,11 @@ from redrive.work.understand import Understanding, utc_now
 
 log = structlog.get_logger()
 
+NO_STREAMS: Final = (
+    "a stream keeps what is read, so it cannot be emptied into the store: take it off [collector]"
+    " queues, and dead-letter to a quorum queue"
+)
+_OFFSET: Final = b"x-stream-offset"
 _SLICE: Final = 10
 """Messages understood at a stretch: what the store answers meanwhile waits no longer than that."""
 
@@ -161,7 +166,11 @@ class Collector:
     # Deliveries come in
 
     async def _understand(self, consumer: Consumer, pile: Pile) -> None:
+        first = True
         while batch := await consumer.next_batch():
+            if first and _OFFSET in batch[0].properties:
+                self._log.error("collector.stream", remedy=NO_STREAMS)
+            first = False
             for start in range(0, len(batch), _SLICE):
                 some = batch[start : start + _SLICE]
                 pile.add(some, self._arrivals(some))

@@ -1,9 +1,10 @@
 """The collector's side of the store: a batch is kept, whatever the store thinks of it.
 
 - While the store is away a batch is tried again, for as long as there is patience; then the caller
-  gives the messages back and waits, without any in hand, until the store takes something again.
+  gives the messages back and waits, without any in hand, until the store takes as much again.
   Messages that are held for hours, or returned at every try, would use up their queue's delivery
-  limit, and a broker deletes what is over it.
+  limit, and a broker deletes what is over it. Where the store takes that and not the messages, the
+  caller waits longer each time.
 - What the store refuses is found by storing one at a time, and stored with its bytes only; what it
   refuses even so is left with the broker.
 """
@@ -26,6 +27,9 @@ from redrive.work.understand import bare
 
 PATIENCE: Final = 30.0
 """Seconds for which messages are held while the store is away."""
+_OF_A_LETTER: Final = 4096
+"""Bytes that a letter takes beside its message, at most mostly; what an index takes is doubled."""
+_LONGEST_REST: Final = 3600.0
 
 
 class LetterStore(Protocol):
@@ -37,8 +41,8 @@ class LetterStore(Protocol):
 
     async def add(self, arrivals: Sequence[Arrival], *, again: bool = False) -> list[Collected]: ...
 
-    async def prove_writable(self) -> None:
-        """Write something, so that whoever waits knows."""
+    async def prove_writable(self, room: int = 0) -> None:
+        """Write something, of so many bytes, so that whoever waits knows."""
 
 
 class Keeper:
@@ -57,19 +61,25 @@ class Keeper:
         self._log = logger
         self._away = ""  # why the store is away, if it is
         self._failing: set[str] = set()  # first letters of batches that are tried again
+        self._room = 0  # bytes that the store should have for what was given up
+        self._in_vain = 0  # how often that was, since the store took something
         self.refused = 0
         """Messages that the store does not take at all."""
 
     async def store_answers(self) -> bool:
         """Wait until the store takes something; False if it is time to stop before it does."""
         failures, backoff = 0, Backoff()
+        if self._room:
+            self._in_vain += 1
+            await self._rest(rest_after(self._in_vain))
         while not self._stopping.is_set():
             try:
-                await self._letters.prove_writable()
+                await self._letters.prove_writable(self._room)
             except StoreError as error:
                 failures += 1
                 self._on_away(error)
             else:
+                self._room = 0
                 self._on_back()
                 return True
             await self._wait(backoff, failures)
@@ -115,18 +125,30 @@ class Keeper:
                 )
             else:
                 self._failing.discard(arrivals[0].letter.id)
+                self._in_vain = 0
                 self._on_back()
                 return list(kept)
             again = True  # the answer to a commit may be what was lost
             await self._wait(backoff, failures)
-            if self._stopping.is_set() or asyncio.get_running_loop().time() > give_up_at:
+            if self._stopping.is_set():
+                return None
+            if asyncio.get_running_loop().time() > give_up_at:
+                self._give_up(arrivals)
                 return None
             check()
 
+    def _give_up(self, arrivals: Sequence[Arrival]) -> None:
+        envelopes = [arrival.envelope for arrival in arrivals]
+        size = sum(len(each.body) + len(each.properties) + _OF_A_LETTER for each in envelopes)
+        self._room = max(self._room, 2 * size)
+
     async def _wait(self, backoff: Backoff, failures: int) -> None:
         delay = backoff.delay(failures, random.random())  # noqa: S311  # spreads load, no secret
+        await self._rest(delay.total_seconds())
+
+    async def _rest(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), delay.total_seconds())
+            await asyncio.wait_for(self._stopping.wait(), seconds)
 
     def _on_away(self, error: StoreError) -> None:
         if not self._away:  # one line for an outage, not one for every try
@@ -186,3 +208,9 @@ class Keeper:
             size=arrival.letter.size,
             remedy="the message stays in its queue: move it elsewhere, or raise the limit",
         )
+
+
+def rest_after(in_vain: int) -> float:
+    """Seconds for which nothing is taken after messages were given back so often in a row, although
+    the store took something as large each time but the first."""
+    return 0.0 if in_vain == 1 else min(PATIENCE * 2 ** min(in_vain, 20) / 2, _LONGEST_REST)
