@@ -152,7 +152,7 @@ class StoreError(RedriveError):
 class StoreUnreachable(StoreError):
     """The database does not answer, does not let us in, or broke the connection."""
 
-    remedy = "check [store] url and [policy_table] url, and that the database runs"
+    remedy = "check [store] url, and that the database runs"
 
 
 class StoreReadOnly(StoreError):

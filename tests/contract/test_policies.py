@@ -382,6 +382,26 @@ async def test_a_store_that_does_not_answer_is_one_error_without_a_password(url:
     with pytest.raises(StoreUnreachable) as raised:
         await open_policy_table(url)
     assert "hunter2" not in str(raised.value)
+    assert "[store] url" in raised.value.remedy
+    assert "[policy_table]" not in raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        "postgresql://redrive@127.0.0.1:1/x",
+        "postgresql://%zz",
+        "sqlite:////nowhere/policies.db",
+    ],
+)
+async def test_of_a_table_elsewhere_that_cannot_be_reached_its_own_setting_is_named(
+    tmp_path: Path, gone: str
+) -> None:
+    with pytest.raises(StoreUnreachable) as raised:
+        async with opened(Place(f"sqlite:///{tmp_path}/redrive.db", ""), gone) as table:
+            await table.read()
+    assert "[policy_table] url" in raised.value.remedy
+    assert "[store]" not in raised.value.remedy
 
 
 async def test_a_file_that_is_no_database_is_an_error_of_ours(tmp_path: Path) -> None:

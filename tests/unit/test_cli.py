@@ -277,6 +277,26 @@ def test_a_reader_that_has_had_enough_is_no_error_to_talk_about(arguments: list[
     assert (run.returncode, run.stderr) == (1, "")
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [["--help"], ["config", "show"], ["export", "grafana"]])
+def test_output_for_which_there_is_no_room_is_one_line(
+    arguments: list[str], unbuffered: str
+) -> None:
+    with Path("/dev/full").open("wb") as full:
+        run = subprocess.run(
+            [sys.executable, "-m", "redrive", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )
+    assert (run.returncode, run.stderr) == (
+        1,
+        "redrive: the output could not be written: No space left on device; make room for it\n",
+    )
+
+
 def test_outside_a_terminal_no_value_is_cut_or_wrapped(redrive: Redrive) -> None:
     url = ",".join(f"amqp://host-{number}.example.com/" for number in range(100))
     _, out, _ = redrive("config", "show", "--broker-url", url)

@@ -12,6 +12,7 @@ needs them.
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
@@ -24,6 +25,7 @@ from redrive.errors import CursorRefused, OrderRefused, RedriveError, SettingsEr
 _GARBAGE: Final = 50_000
 """New objects between two looks for garbage; 700 is Python's own, and imports make a hundred
 thousand that all stay."""
+_NO_ROOM: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -37,10 +39,21 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except KeyboardInterrupt:
         code = 130
     except BrokenPipeError:
-        # Who reads our output has had enough. What is still buffered must not fail once more.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Who reads our output has had enough.
+        _drop_output()
+        code = 1
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        _drop_output()
+        _complain(f"the output could not be written: {error.strerror}", remedy="make room for it")
         code = 1
     sys.exit(code)
+
+
+def _drop_output() -> None:
+    """What is still buffered must not fail once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -74,7 +87,7 @@ def _run(arguments: Sequence[str]) -> int:
         _complain("interrupted; nothing was changed", remedy="")
         return 130
     except Exception as error:
-        if sys.flags.dev_mode:
+        if sys.flags.dev_mode or (isinstance(error, OSError) and error.errno in _NO_ROOM):
             raise
         _complain(
             f"unforeseen {type(error).__name__}: {error}",

@@ -10,6 +10,7 @@ Guarantees:
 - Nothing is committed to a SQLite file that is not at its path any more.
 - A SQLite store is private: its file is made with mode 0600, its folder with 0700. WAL files take
   the mode of the database. A database that is not ours is neither made nor switched to WAL.
+- A store on a file system that is mounted read-only can be read.
 - A query of PostgreSQL (14 and later) ends within seconds when its client is gone.
 - No exception of SQLAlchemy or a driver leaves `reading` and `writing` as itself.
 
@@ -68,8 +69,9 @@ _TURNS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns]] = WeakKeyDic
 class Database:
     """One database; `reading()` and `writing()` are its transactions."""
 
-    def __init__(self, url: str, engine: AsyncEngine, path: Path | None) -> None:
+    def __init__(self, url: str, engine: AsyncEngine, path: Path | None, *, ours: bool) -> None:
         self.shown = mask_url(url)
+        self._setting = _setting(ours)
         self.path = path
         """The file of a SQLite database; None for PostgreSQL."""
         self._engine = engine
@@ -82,14 +84,14 @@ class Database:
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
         """A transaction that only reads; on SQLite, one state of the database throughout."""
-        with translated(self.shown):
+        with translated(self.shown, setting=self._setting):
             async with self._engine.begin() as connection:
                 yield connection
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncConnection]:
         """A transaction that writes; committed when the block ends, undone when it raises."""
-        with translated(self.shown, writing=True):
+        with translated(self.shown, writing=True, setting=self._setting):
             async with self._turn():
                 await self._forget_another_file()
                 async with self._engine.connect() as connection:
@@ -121,7 +123,10 @@ class Database:
     def _require_its_file(self) -> None:
         """What is committed to a file that was deleted or replaced meanwhile is nowhere."""
         if self.path is not None and _file_at(self.path) != self._file:
-            raise StoreUnreachable(f"{self.shown}: the file was deleted or replaced meanwhile")
+            raise StoreUnreachable(
+                f"{self.shown}: the file was deleted or replaced meanwhile",
+                remedy=f"check {self._setting}, and try again",
+            )
 
     async def _forget_another_file(self) -> None:
         """Let go of a file that is not at its path any more, and take the one that is."""
@@ -146,23 +151,30 @@ def _file_at(path: Path) -> tuple[int, int] | None:
 def open_database(url: str, *, ours: bool) -> Database:
     """A database by its URL; nothing is connected yet. `ours`: a missing SQLite file is made."""
     if not url.startswith("sqlite"):
-        return Database(url, _postgres_engine(url), None)
+        return Database(url, _postgres_engine(url, _setting(ours)), None, ours=ours)
     parts = make_url(url)
     path = Path(parts.database or "")
     if ours:
         _make_private(path, mask_url(url))
     mode = "ro" if parts.query.get("mode") == "ro" else "rw"
-    return Database(url, _sqlite_engine(path, mode, ours=ours), path)
+    return Database(url, _sqlite_engine(path, mode, ours=ours), path, ours=ours)
+
+
+def _setting(ours: bool) -> str:
+    """Which one to check when a database cannot be reached."""
+    return "[store] url" if ours else "[policy_table] url"
 
 
 # PostgreSQL
 
 
-def _postgres_engine(url: str) -> AsyncEngine:
+def _postgres_engine(url: str, setting: str) -> AsyncEngine:
     try:
         given = conninfo_to_dict(url)
     except psycopg.Error as error:
-        raise StoreUnreachable(f"{mask_url(url)}: {' '.join(str(error).split())}") from error
+        raise StoreUnreachable(
+            f"{mask_url(url)}: {' '.join(str(error).split())}", remedy=f"check {setting}"
+        ) from error
     parameters: dict[str, Any] = {**_LIBPQ_DEFAULTS, **given}
 
     async def connect() -> psycopg.AsyncConnection[Any]:
@@ -202,11 +214,12 @@ async def _let_it_look_for_its_client(connection: psycopg.AsyncConnection[Any]) 
 
 
 def _sqlite_engine(path: Path, mode: str, *, ours: bool) -> AsyncEngine:
+    read_only = ours and is_read_only(path)
     engine = create_async_engine(
         URL.create(
             "sqlite+aiosqlite",
-            database=f"file:{quote(str(path.absolute()))}",
-            query={"uri": "true", "mode": mode},
+            database=sqlite_uri(path, mode, read_only=read_only),
+            query={"uri": "true"},
         ),
         # Without isolation_level the driver begins no transaction of its own; `_begin` does.
         connect_args={"isolation_level": None, "timeout": _BUSY_SECONDS},
@@ -226,13 +239,33 @@ def _sqlite_engine(path: Path, mode: str, *, ours: bool) -> AsyncEngine:
             cursor.execute(f"PRAGMA cache_size = {-_CACHE_KIB}")
             cursor.execute("PRAGMA journal_mode")
             # Switching needs the database to itself: only the first connection ever does it.
-            if cursor.fetchone()[0] != "wal":
+            if cursor.fetchone()[0] != "wal" and not read_only:
                 cursor.execute("PRAGMA journal_mode = WAL")
         cursor.close()
 
     event.listen(engine.sync_engine, "connect", set_up)
     event.listen(engine.sync_engine, "begin", _begin)
     return engine
+
+
+def sqlite_uri(path: Path, mode: str, *, read_only: bool) -> str:
+    """A file as SQLite is told of it. `read_only`: its file system is.
+
+    There SQLite reads a database in WAL mode only if the files of its WAL are there, or if told
+    that nobody changes it. It is not told so beside a WAL or a journal, which belong to the data.
+    """
+    file = path.resolve()  # SQLite, too, looks beside what a link leads to
+    beside = (file.with_name(file.name + end) for end in ("-wal", "-journal"))
+    whole = read_only and not any(each.exists() for each in beside)
+    return f"file:{quote(str(path.absolute()))}?mode={mode}" + ("&immutable=1" if whole else "")
+
+
+def is_read_only(path: Path) -> bool:
+    """Whether a file is on a file system that is mounted read-only."""
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
 
 
 def _begin(connection: Connection) -> None:
@@ -257,7 +290,10 @@ def sqlite_lock(path: Path) -> Iterator[None]:
     try:
         file = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise StoreUnreachable(f"{lock}: cannot be made: {error.strerror}") from error
+        raise StoreUnreachable(
+            f"{lock}: cannot be made: {error.strerror}",
+            remedy="copy the store to a folder that can be written, and set [store] url to it",
+        ) from error
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

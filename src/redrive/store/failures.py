@@ -30,18 +30,28 @@ _NO_RIGHT = {"42501", "25006"}
 # Not this value: too long, not allowed, more than an index takes, more than a row can have.
 _REFUSED = ("22", "23", "54")
 _NOT_THERE = {"42P01", "42703", "3F000"}
+_CHECK = "check {setting}, and that the database runs"
 _SQLITE_UNREACHABLE = ("SQLITE_CANTOPEN", "SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_IOERR")
 _SQLITE_NO_RIGHT = ("SQLITE_READONLY", "SQLITE_PERM")
 _SQLITE_REFUSED = ("SQLITE_CONSTRAINT", "SQLITE_TOOBIG", "SQLITE_MISMATCH")
 _SQLITE_REMEDIES = {
+    "SQLITE_CANTOPEN": "check {setting}, and that the file and its folder can be read and written;"
+    " if they cannot, copy the file, and the -wal file if there is one, to a folder that can",
+    "SQLITE_CORRUPT": "restore a backup of the file, without the -wal and -shm files of this one",
+    "SQLITE_NOTADB": "check {setting}; if that is the right file, restore a backup of it",
     "SQLITE_BUSY": "another process holds the database: try again, or use PostgreSQL for several",
     "SQLITE_FULL": "make room on the disk; nothing was changed",
 }
 
 
 @contextmanager
-def translated(database: str, *, writing: bool = False) -> Iterator[None]:
-    """Turn what the libraries raise inside into a StoreError that names `database`."""
+def translated(
+    database: str, *, writing: bool = False, setting: str = "[store] url"
+) -> Iterator[None]:
+    """Turn what the libraries raise inside into a StoreError that names `database`.
+
+    `setting` is the one that led to it.
+    """
     before = _cancellations()
     try:
         yield
@@ -51,7 +61,7 @@ def translated(database: str, *, writing: bool = False) -> Iterator[None]:
         if isinstance(error, SQLAlchemyError) and not isinstance(error, DBAPIError):
             raise StoreError(f"{database}: {_line(error)}") from error
         cause = error.orig if isinstance(error, DBAPIError) else None
-        raise _translate(database, cause or error, writing) from error
+        raise _translate(database, cause or error, writing, setting) from error
 
 
 def _cancellations() -> int:
@@ -63,15 +73,15 @@ def _cancellations() -> int:
     return 0 if task is None else task.cancelling()
 
 
-def _translate(database: str, error: BaseException, writing: bool) -> StoreError:
+def _translate(database: str, error: BaseException, writing: bool, setting: str) -> StoreError:
     message = f"{database}: {_line(error)}"
     if isinstance(error, sqlite3.Error):
-        return _of_sqlite(message, error)
+        return _of_sqlite(message, error, setting)
     state = (getattr(error, "sqlstate", None) or "") if isinstance(error, psycopg.Error) else ""
     if state.startswith(_UNREACHABLE) or (
         not state and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
     ):
-        return StoreUnreachable(message)
+        return StoreUnreachable(message, remedy=_CHECK.format(setting=setting))
     if state in _NO_RIGHT and writing:
         return StoreReadOnly(message)
     if state.startswith(_REFUSED) or isinstance(error, psycopg.DataError):
@@ -82,20 +92,19 @@ def _translate(database: str, error: BaseException, writing: bool) -> StoreError
     return StoreError(message, remedy=remedy)
 
 
-def _of_sqlite(message: str, error: sqlite3.Error) -> StoreError:
+def _of_sqlite(message: str, error: sqlite3.Error, setting: str) -> StoreError:
     name: str = getattr(error, "sqlite_errorname", "") or ""
+    remedies = (each for prefix, each in _SQLITE_REMEDIES.items() if name.startswith(prefix))
+    remedy = next(remedies, "").format(setting=setting)
     if name.startswith(_SQLITE_UNREACHABLE):
-        return StoreUnreachable(message)
+        return StoreUnreachable(message, remedy=remedy or _CHECK.format(setting=setting))
     if name.startswith(_SQLITE_NO_RIGHT):
         return StoreReadOnly(message)
     if name.startswith(_SQLITE_REFUSED) or isinstance(error, sqlite3.DataError):
         return StoreRefused(message)
     if name == "SQLITE_ERROR" and "no such" in message:
         return SchemaMissing(message)
-    for prefix, remedy in _SQLITE_REMEDIES.items():
-        if name.startswith(prefix):
-            return StoreError(message, remedy=remedy)
-    return StoreError(message)
+    return StoreError(message, remedy=remedy)
 
 
 def _line(error: BaseException) -> str:

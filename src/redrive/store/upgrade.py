@@ -1,8 +1,10 @@
 """A store and the version of its tables.
 
-Guarantees: a store that a newer Redrive has upgraded is refused, not touched. An older one is
-upgraded only by `upgrade`; `open_store` calls it for SQLite, which has no other user, after a copy
-of the file. An upgrade is one transaction, and two at once wait for each other.
+Guarantees: nothing is written to a file that is no SQLite database, or beside it; nor, unless a
+store is to be made, to a database without our tables. A store that a newer Redrive has upgraded is
+refused, not touched. An older one is upgraded only by `upgrade`; `open_store` calls it for SQLite,
+which has no other user, after a copy of the file. An upgrade is one transaction, and two at once
+wait for each other.
 """
 
 from __future__ import annotations
@@ -21,12 +23,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from redrive.domain.masking import mask_url
 from redrive.errors import SchemaNewer, SchemaOlder, StoreError, StoreUnreachable
-from redrive.store.engine import Database, open_database, sqlite_lock
+from redrive.store.engine import Database, is_read_only, open_database, sqlite_lock, sqlite_uri
 from redrive.store.failures import translated
 from redrive.store.schema import REVISION, VERSION_TABLE
 
 # Any number will do, as long as every Redrive takes the same: "redrive" in ASCII.
 _ADVISORY_LOCK: Final = int.from_bytes(b"redrive")
+
+_HAS_VERSION: Final = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
 
 # A lock belongs to the loop that waits for it.
 _ALEMBIC: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]] = WeakKeyDictionary()
@@ -46,32 +50,46 @@ async def open_store(url: str, *, make: bool = True) -> Database:
 
     Raises StoreUnreachable, SchemaNewer, and for PostgreSQL SchemaOlder.
     """
-    if not make and _is_missing(url):
-        raise StoreUnreachable(
-            f"{mask_url(url)}: there is no store",
-            remedy="'redrive run' makes it when it first starts; check [store] url",
-        )
+    as_it_is = False
+    if not make and url.startswith("sqlite"):
+        path, shown = Path(make_url(url).database or ""), mask_url(url)
+        found = await asyncio.to_thread(_revision_in, path, shown)
+        if found is None:
+            raise StoreUnreachable(
+                f"{shown}: there is no store",
+                remedy="'redrive run' makes it when it first starts; check [store] url",
+            )
+        as_it_is = found == REVISION and is_read_only(path)
     store = open_database(url, ours=True)
     try:
-        if store.is_sqlite:
-            await upgrade(store)
-        else:
+        if not store.is_sqlite:
             await _require_current(store)
+        elif not as_it_is:
+            await upgrade(store)
     except BaseException:
         await store.close()
         raise
     return store
 
 
-def _is_missing(url: str) -> bool:
-    """Whether there is no file where a SQLite store should be."""
-    return url.startswith("sqlite") and not Path(make_url(url).database or "").exists()
+def _revision_in(path: Path, shown: str) -> str | None:
+    """The version of the store in a SQLite file, which stays as it is; None if there is none."""
+    if not path.exists():
+        return None
+    uri = sqlite_uri(path, "rw", read_only=is_read_only(path))
+    with translated(shown), contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
+        if not connection.execute(_HAS_VERSION, (VERSION_TABLE,)).fetchone():
+            return None
+        found = connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()  # noqa: S608
+        return found and str(found[0])
 
 
 async def upgrade(store: Database) -> Upgrade:
     """Bring a store to this version; one that is there already stays as it is."""
     if store.path is None:
         return await _migrate(store, None)
+    # First of all: beside a file that is no database, or a newer store, not even the lock is made.
+    _refuse_newer(store, await asyncio.to_thread(_revision_in, store.path, store.shown))
     with contextlib.ExitStack() as held:
         await asyncio.to_thread(held.enter_context, sqlite_lock(store.path))
         async with store.reading() as connection:
