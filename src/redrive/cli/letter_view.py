@@ -154,7 +154,9 @@ class LetterView:
         if redacted:
             facts.append("redacted")
         self._title("Body", one_line(", ".join(facts)))
-        if decoded.problem:
+        if redacted and redacted.note:
+            self._line((f"  {one_line(redacted.note)}", "yellow"))
+        elif decoded.problem:
             self._line((f"  it {one_line(decoded.problem)}; shown undecoded", "yellow"))
         if redacted:
             self._text(indent_json(redacted.text), json=True)
