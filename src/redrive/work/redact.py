@@ -62,6 +62,7 @@ class Redaction:
             "|".join(map(_glob, headers)) or r"(?!)", re.IGNORECASE | re.DOTALL
         )
         self._paths = _compile(json_paths) if json_paths else []
+        self._hides_headers = bool(headers)
         self._hides_failures = any(map(self.hides, TEXTS))
         self._hides_tags = self.hides(TAGS)
         self.hides_in_bodies = bool(self._paths)
@@ -128,6 +129,8 @@ class Redaction:
 
     def properties(self, raw: bytes) -> bytes:
         """A property section with the hidden headers' values replaced."""
+        if not self._hides_headers:
+            return raw
         try:
             properties = Properties.read(raw)
         except MalformedData:

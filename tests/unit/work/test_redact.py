@@ -141,6 +141,11 @@ def test_an_encoded_body_that_a_rule_touches_is_not_left_in_its_encoding() -> No
     assert Redaction((), ["$.pin"]).envelope(packed).body == b'{"pin": "****"}'
 
 
+def test_where_no_header_is_hidden_one_that_cannot_be_read_stays_as_it_is() -> None:
+    envelope = an_envelope(broken=b"A\x00\x00\x00\x01\x00")
+    assert NO_REDACTION.envelope(envelope) is envelope
+
+
 @given(st.binary(max_size=60))
 def test_any_property_section_is_borne(raw: bytes) -> None:
     assert NO_REDACTION.properties(raw) == raw
