@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -111,13 +111,22 @@ async def run_roles(settings: Settings, roles: frozenset[str]) -> None:
 
 
 def _check(settings: Settings) -> None:
+    names = settings.topology.names
     own = describe(settings.topology, settings.queue).queue_names()
-    waiting = (own - {settings.topology.names.dlq_queue}).intersection(settings.collector.queues)
-    if waiting:
+    wrong = (own - {names.dlq_queue}).intersection(settings.collector.queues)
+    if wrong:
+        waiting = [
+            *(["messages for their next try"] if wrong - {names.receipts_queue} else []),
+            *(["receipts for the worker"] if names.receipts_queue in wrong else []),
+        ]
         raise SettingsError(
-            f"collector.queues: expected dead letter queues, got {min(waiting)!r}",
-            remedy="messages wait there for their next try: take the queue off the list",
+            f"collector.queues: expected dead letter queues, got {_listed(wrong)}",
+            remedy=f"{' and '.join(waiting)} wait there: take them off the list",
         )
+
+
+def _listed(names: Collection[str]) -> str:
+    return ", ".join(map(repr, sorted(names)))
 
 
 def tune_python() -> None:

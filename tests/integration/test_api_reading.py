@@ -103,6 +103,12 @@ async def test_filters_choose_and_are_counted_exactly(
         ({"id": "1"}, "query.id.0"),
         ({"startDate": "soon"}, "query.startDate"),
         ({"search": "a\0b"}, "query.search"),
+        ({"search": ""}, "query.search"),
+        ({"errorType": ""}, "query.errorType"),
+        ({"queue": ""}, "query.queue"),
+        ({"group": ""}, "query.group"),
+        ({"source": ""}, "query.source"),
+        ({"tag": ""}, "query.tag"),
     ],
 )
 async def test_what_cannot_be_meant_is_refused_and_never_means_every_letter(

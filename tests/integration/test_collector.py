@@ -431,6 +431,9 @@ async def test_a_queue_that_is_named_is_collected_once_it_is_there(
                 await collected_from(store, "orders.dlq", "m")
     lost = [each for each in said if each["event"] == "collector.lost"]
     assert len(lost) == 1, "one line for an outage, not one for every try"
+    assert lost[0]["remedy"] == (
+        "make the queue, or take it off [collector] queues; it is tried again"
+    )
 
 
 async def test_a_stream_is_not_collected_by_a_glob_and_refused_by_its_name(

@@ -233,6 +233,26 @@ def test_a_broken_line_is_named_and_nothing_of_the_file_is_imported(redrive: Red
     assert redrive("letters", "import", "empty.jsonl")[0] == 3
 
 
+def test_a_letter_that_stands_twice_and_differently_is_not_imported(redrive: Redrive) -> None:
+    redrive.add(failed("a"))
+    _, out, _ = redrive("letters", "export")
+    other = f"sqlite:///{redrive.folder / 'other.db'}"
+    changed = json.loads(out)
+    changed["letter"]["errorReason"] = "another"
+    Path("twice.jsonl").write_text(f"{out}{json.dumps(changed)}\n")
+    code, _, err = redrive("letters", "import", "twice.jsonl", store=other)
+    assert code == 1
+    id_ = changed["letter"]["id"]
+    assert err == (
+        f"redrive: twice.jsonl, line 2: has the letter {id_} of line 1 again, and differently\n"
+        "redrive: nothing was imported\n"
+    )
+    assert redrive.kept(other) == []
+    Path("same.jsonl").write_text(out * 2)
+    assert redrive("letters", "import", "same.jsonl", store=other)[0] == 0
+    assert redrive.kept(other) == redrive.kept()
+
+
 def test_letters_are_imported_from_stdin(redrive: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     redrive.add(failed("a"), failed("b"))
     _, out, _ = redrive("letters", "export", "--limit", "1")

@@ -325,3 +325,19 @@ def test_the_queues_in_which_retries_wait_are_not_collected(
     code, _, err = redrive("run")
     assert code == 2
     assert "collector.queues: expected dead letter queues, got 'retry-queue'" in err
+    assert "messages for their next try wait there: take them off the list" in err
+
+
+def test_all_queues_that_are_not_to_be_collected_are_named_and_what_waits_in_them(
+    redrive: Redrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REDRIVE_COLLECTOR__QUEUES", "redrive-receipts")
+    code, _, err = redrive("run")
+    assert code == 2
+    assert "expected dead letter queues, got 'redrive-receipts'" in err
+    assert "receipts for the worker wait there" in err
+    assert "next try" not in err
+    monkeypatch.setenv("REDRIVE_COLLECTOR__QUEUES", "retry-queue,redrive-receipts,payments.dlq")
+    _, _, err = redrive("run")
+    assert "expected dead letter queues, got 'redrive-receipts', 'retry-queue'" in err
+    assert "messages for their next try and receipts for the worker wait there" in err

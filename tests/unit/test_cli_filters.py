@@ -136,12 +136,25 @@ def test_a_least_age_is_an_end_and_the_earlier_of_two_counts() -> None:
         ({"start_date": "soon"}, "--start-date: expected a time such as "),
         ({"end_date": "10"}, "--end-date: expected a time such as "),
         ({"min_age": "10"}, "--min-age: expected a duration such as "),
+        ({"start_date": ""}, "--start-date: expected a time such as "),
+        ({"status": [""]}, "--status: expected one of pending, processing, "),
+        ({"search": ""}, "--search: expected some text, got nothing"),
+        ({"error_type": ""}, "--error-type: expected some text, got nothing"),
+        ({"queue": ""}, "--queue: expected some text, got nothing"),
+        ({"group": ""}, "--group: expected some text, got nothing"),
+        ({"source": ""}, "--source: expected some text, got nothing"),
+        ({"tag": ""}, "--tag: expected some text, got nothing"),
     ],
 )
 def test_what_cannot_be_meant_is_wrong_use(options: dict[str, Any], words: str) -> None:
     with pytest.raises(typer.BadParameter) as refused:
         chosen(**options)
     assert refused.value.message.startswith(words)
+
+
+def test_an_empty_text_is_meant_where_a_letter_may_have_one() -> None:
+    selection = chosen(exchange="", routing_key="", error_reason="")
+    assert selection.given == Filters(exchange="", routing_key="", error_reason="")
 
 
 def test_a_filtered_command_has_the_options_of_the_contract() -> None:

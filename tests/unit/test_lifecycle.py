@@ -13,6 +13,7 @@ from redrive.domain.lifecycle import (
     State,
     may_become,
     read_state,
+    remedy_of,
     require,
 )
 from redrive.errors import TransitionRefused
@@ -90,3 +91,12 @@ def test_a_state_is_read_by_either_of_its_names(state: State) -> None:
 @pytest.mark.parametrize("text", ["", "Pending", "dlq_", "dlq_dlq_pending", "pending "])
 def test_what_is_no_state_is_none(text: str) -> None:
     assert read_state(text) is None
+
+
+@pytest.mark.parametrize("state", State)
+def test_a_letter_whose_origin_is_unknown_is_replayed_to_a_queue_that_is_named(
+    state: State,
+) -> None:
+    known, unknown = (remedy_of(state, origin_known=known) for known in (True, False))
+    assert "--to" not in known
+    assert unknown.count("'redrive replay --to QUEUE'") == known.count("'redrive replay'")

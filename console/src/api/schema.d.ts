@@ -1186,7 +1186,7 @@ export interface components {
             pretty: string | null;
             /**
              * Problem
-             * @description Why a content encoding could not be undone.
+             * @description Why it is hidden as a whole, or a content encoding could not be undone.
              */
             problem: string | null;
             /**

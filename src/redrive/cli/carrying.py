@@ -1,7 +1,7 @@
 """Letters out to a file and in again, streaming: what `letters export` and `import` do.
 
 Guarantees: a file appears under its name only when it is complete, private to the user, and never
-replaces another. Of an import every line is read before the first letter is written, so that a
+replaces another. Of an import every line is checked before the first letter is written, so that a
 broken file changes nothing; should the store fail in between, what was added stays, and importing
 again adds the rest.
 """
@@ -11,11 +11,13 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sqlite3
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Self
 
@@ -158,16 +160,42 @@ def _check(lines: IO[bytes], file: Path) -> tuple[int, tuple[str, ...]]:
     """How many letters there are, and what is wrong with which line."""
     count = 0
     problems: list[str] = []
-    for number, line in _numbered(lines):
-        answer = _read(line)
-        if not isinstance(answer, Unusable):
-            count += 1
-        elif len(problems) < _MOST_PROBLEMS:
-            problems.append(f"{_name(file)}, line {number}: {answer.reason}")
-        else:
-            problems.append("… and more")
-            break
+    with _Seen() as seen:
+        for number, line in _numbered(lines):
+            answer = _read(line)
+            if not isinstance(answer, Unusable):
+                answer = seen.differently(answer, number, line) or answer
+            if not isinstance(answer, Unusable):
+                count += 1
+            elif len(problems) < _MOST_PROBLEMS:
+                problems.append(f"{_name(file)}, line {number}: {answer.reason}")
+            else:
+                problems.append("… and more")
+                break
     return count, tuple(problems)
+
+
+class _Seen:
+    """Which letters a file has had; on disk, so that memory does not grow with the file."""
+
+    def __enter__(self) -> Self:
+        self._lines = sqlite3.connect("")
+        self._lines.execute("CREATE TABLE seen (id TEXT PRIMARY KEY, number INT, digest BLOB)")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lines.close()
+
+    def differently(self, kept: Kept, number: int, line: bytes) -> Unusable | None:
+        """Whether the letter stood on another line, and not so: nobody knows which one counts."""
+        id_, digest = kept.letter.id, blake2b(line.strip(), digest_size=16).digest()
+        known = self._lines.execute("SELECT number, digest FROM seen WHERE id = ?", (id_,))
+        found: tuple[int, bytes] | None = known.fetchone()
+        if found is None:
+            self._lines.execute("INSERT INTO seen VALUES (?, ?, ?)", (id_, number, digest))
+        elif found[1] != digest:
+            return Unusable(f"has the letter {id_} of line {found[0]} again, and differently")
+        return None
 
 
 def _numbered(lines: IO[bytes]) -> Iterator[tuple[int, bytes]]:

@@ -7,8 +7,9 @@
         ...
         filters = await selection.filters(store.letters)
 
-Guarantees: what cannot be meant (a state that there is not, a date that is none, a beginning of an
-id that fits several letters) is wrong use, and says what would be right. Dates without a zone are
+Guarantees: what cannot be meant (a state that there is not, a date that is none, an empty text but
+where a letter may have one, a beginning of an id that fits several letters) is wrong use, and says
+what would be right. Dates without a zone are
 UTC; a day alone begins, or ends, with the day.
 """
 
@@ -80,6 +81,14 @@ async def whole_id(letters: Ids, beginning: str, what: str = "letter") -> str:
 
 
 # Reading what people write
+
+
+def _require_some(**given: str | None) -> None:
+    """An empty variable of a script must not come to mean every letter, nor none."""
+    for name, value in given.items():
+        if value == "":
+            option = name.replace("_", "-")
+            raise typer.BadParameter(f"--{option}: expected some text, got nothing")
 
 
 def _moment(option: str, text: str | None, now: datetime, *, end: bool = False) -> datetime | None:
@@ -174,6 +183,9 @@ def _filter_options(  # noqa: PLR0913  (each is an option)
         int | None, typer.Option(metavar="N", min=1, max=1_000_000, help="At most so many.")
     ] = None,
 ) -> Selection:
+    _require_some(
+        error_type=error_type, queue=queue, group=group, source=source, tag=tag, search=search
+    )
     now = datetime.now(UTC)
     start = _moment("--start-date", start_date, now)
     end = _moment("--end-date", end_date, now, end=True)

@@ -16,7 +16,7 @@ from redrive.cli.rendering import dump_json, lines, one_line, print_table
 from redrive.domain import headers
 from redrive.domain.editing import standing
 from redrive.domain.letter import Kept, Letter
-from redrive.domain.lifecycle import REMEDIES
+from redrive.domain.lifecycle import remedy_of
 from redrive.work.decode import Kind, decode_body, hex_dump, indent_json
 from redrive.work.difference import difference
 from redrive.work.edit import as_sent
@@ -154,7 +154,9 @@ class LetterView:
         if redacted:
             facts.append("redacted")
         self._title("Body", one_line(", ".join(facts)))
-        if decoded.problem:
+        if redacted and redacted.note:
+            self._line((f"  {one_line(redacted.note)}", "yellow"))
+        elif decoded.problem:
             self._line((f"  it {one_line(decoded.problem)}; shown undecoded", "yellow"))
         if redacted:
             self._text(indent_json(redacted.text), json=True)
@@ -232,7 +234,8 @@ class LetterView:
     def _next(self) -> None:
         letter = self.kept.letter
         alike = f"'redrive letters list --group {letter.fingerprint}' lists those that failed alike"
-        self._title("Next", f"{REMEDIES[letter.status]}; {alike}")
+        remedy = remedy_of(letter.status, origin_known=letter.queue is not None)
+        self._title("Next", f"{remedy}; {alike}")
 
     # Printing
 

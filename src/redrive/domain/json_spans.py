@@ -54,8 +54,13 @@ def require_json(text: str) -> None:
     except RecursionError:
         raise ValueError("is nested too deep") from None
     except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        raise ValueError(f"is no JSON: {error.msg[:1].lower()}{error.msg[1:]} at {place}") from None
+        raise ValueError(why_no_json(error)) from None
+
+
+def why_no_json(error: json.JSONDecodeError) -> str:
+    """The reason and the place, and nothing of the text."""
+    place = f"line {error.lineno}, column {error.colno}"
+    return f"is no JSON: {error.msg[:1].lower()}{error.msg[1:]} at {place}"
 
 
 def _refuse(word: str) -> Any:

@@ -93,6 +93,12 @@ FIRST: Final = State.PENDING
 """Every letter begins here."""
 
 
+def remedy_of(state: State, *, origin_known: bool) -> str:
+    """What a person can do with a letter: one whose origin nobody knows goes nowhere by itself."""
+    remedy = REMEDIES[state]
+    return remedy if origin_known else remedy.replace("redrive replay", "redrive replay --to QUEUE")
+
+
 def may_become(now: State, then: State) -> bool:
     """Whether a letter in one state may go to another."""
     return then in TRANSITIONS[now]

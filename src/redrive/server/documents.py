@@ -175,7 +175,9 @@ class Content(Document):
     pretty: str | None = Field(description="JSON on many lines; only white space is added.")
     hex: str | None = Field(description="The first bytes of what is no text.")
     undone: list[str] = Field(description="Content encodings, the outermost first.")
-    problem: str | None = Field(description="Why a content encoding could not be undone.")
+    problem: str | None = Field(
+        description="Why it is hidden as a whole, or a content encoding could not be undone."
+    )
     size: int = Field(description="Bytes, with the encodings undone.")
     truncated: bool
     redacted: bool = Field(description="A redaction rule has hidden parts of it.")

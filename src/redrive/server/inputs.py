@@ -31,6 +31,7 @@ SEARCHED: Final = ContextVar("redrive_searched", default=_EVERYWHERE)
 _HIDDEN: Final = "expected no such filter: a redaction rule hides it, and a filter would tell it"
 
 Text = Annotated[str, Field(max_length=1000, pattern=NO_NUL)]
+SomeText = Annotated[str, Field(min_length=1, max_length=1000, pattern=NO_NUL)]
 Name = Annotated[str, Field(min_length=1, max_length=255, pattern=NO_NUL)]
 Id = Annotated[str, Field(pattern=ID), AfterValidator(str.lower)]
 Fingerprint = Annotated[str, Field(pattern=FINGERPRINT), AfterValidator(str.lower)]
@@ -69,18 +70,20 @@ class Selection(Input):
 
     id: Annotated[list[Id], Field(max_length=MOST_IDS)] = []
     status: Annotated[list[StateName], Field(max_length=20)] = []
-    error_type: Text | None = Field(None, description="`*` and `?` are wildcards, here and below.")
+    error_type: SomeText | None = Field(
+        None, description="`*` and `?` are wildcards, here and below."
+    )
     error_reason: Text | None = None
-    queue: Text | None = Field(None, description="Where it failed.")
+    queue: SomeText | None = Field(None, description="Where it failed.")
     exchange: Text | None = None
     routing_key: Text | None = None
     group: Fingerprint | None = None
-    source: Text | None = None
-    tag: Text | None = None
+    source: SomeText | None = None
+    tag: SomeText | None = None
     start_date: Text | None = Field(None, description="A time, a day, or how long ago: `2h`.")
     end_date: Text | None = Field(None, description="The same; a day counts whole.")
     min_age: Text | None = Field(None, description="Collected at least so long ago: `10m`.")
-    search: Text | None = Field(
+    search: SomeText | None = Field(
         None, description="A text anywhere in it, but for what redaction rules may hide."
     )
 

@@ -32,7 +32,7 @@ from redrive.amqp.supervision import supervise
 from redrive.domain import metrics
 from redrive.domain.ids import rising
 from redrive.domain.letter import Arrival, Collected
-from redrive.errors import BrokerError, the_reason
+from redrive.errors import BrokerError, NotFound, the_reason
 from redrive.events import Events, LetterCollected
 from redrive.tally import Tally
 from redrive.work.keeper import Keeper, LetterStore
@@ -51,6 +51,7 @@ NO_STREAMS: Final = (
 _OFFSET: Final = b"x-stream-offset"
 _SLICE: Final = 10
 """Messages understood at a stretch: what the store answers meanwhile waits no longer than that."""
+_NO_QUEUE: Final = "make the queue, or take it off [collector] queues; it is tried again"
 
 
 @dataclass(slots=True)
@@ -114,7 +115,7 @@ class Collector:
         self._log.warning(
             "collector.lost",
             error=str(error),
-            remedy=error.remedy,
+            remedy=_NO_QUEUE if isinstance(error, NotFound) else error.remedy,
             retry_in_s=round(delay.total_seconds(), 3),
         )
 

@@ -26,20 +26,21 @@ def content_document(envelope: Envelope, redaction: Redaction, most: int) -> dic
     decoded = decode_body(envelope.body, *content_of(envelope))
     redacted = redaction.body(decoded)
     text = decoded.text if redacted is None else redacted.text
+    kind = decoded.kind if redacted is None else Kind.JSON
     pretty, dump = None, None
-    if decoded.kind is Kind.JSON and text is not None and len(text) <= _MOST_INDENTED:
+    if kind is Kind.JSON and text is not None and len(text) <= _MOST_INDENTED:
         pretty = indent_json(text)
-    if decoded.kind is Kind.BINARY:
+    if kind is Kind.BINARY:
         text, dump = None, "\n".join(hex_dump(decoded.content[:_MOST_BYTES]))
     shown = len(decoded.content) if text is None else len(text)
     limit = _MOST_BYTES if text is None else most
     return {
-        "kind": decoded.kind.value,
+        "kind": kind.value,
         "text": None if text is None else text[:most],
         "pretty": None if pretty is None else pretty[:most],
         "hex": dump,
         "undone": list(decoded.undone),
-        "problem": decoded.problem,
+        "problem": decoded.problem if redacted is None else redacted.note,
         "size": len(decoded.content),
         "truncated": shown > limit or (pretty is not None and len(pretty) > most),
         "redacted": redacted is not None,

@@ -12,10 +12,12 @@ import json
 import math
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final
 
 from redrive.amqp.encodings import encodings_of, is_charset, undone
+from redrive.domain.json_spans import why_no_json
 
 DEEPEST_JSON: Final = 100
 """JSON that is nested deeper is shown as text: readers and writers of it recurse."""
@@ -52,6 +54,23 @@ class Decoded:
     """The content encodings that were undone, the outermost first."""
     problem: str | None = None
     """Why a content encoding could not be undone."""
+    content_type: str | None = None
+    """As the message has it."""
+
+    @property
+    def may_be_json(self) -> bool:
+        """Whether it says to be JSON or begins like it; or nothing tells that it is none."""
+        if self.kind is Kind.EMPTY:
+            return False
+        if self.kind is Kind.JSON or "json" in (self.content_type or "").partition(";")[0].lower():
+            return True
+        # A charset that is not said, or said wrongly, hides the beginning from the text.
+        detected = self.content.decode(json.detect_encoding(self.content), "ignore")
+        begins = any(
+            text.lstrip("\ufeff \t\r\n").startswith(("{", "["))
+            for text in (self.text or "", detected)
+        )
+        return begins or (self.problem is not None and self.content_type is None)
 
 
 def decode_body(body: bytes, content_type: str | None, content_encoding: str | None) -> Decoded:
@@ -71,6 +90,7 @@ def decode_body(body: bytes, content_type: str | None, content_encoding: str | N
         repeats_keys=repeats,
         undone=names,
         problem=problem,
+        content_type=content_type,
     )
 
 
@@ -132,6 +152,22 @@ def parse_json(text: str) -> tuple[Any, bool] | None:
 
     Integers of any size are exact. What JSON does not have (NaN, an infinity) makes it none.
     """
+    try:
+        return _parse(text, parse_constant=_refuse, parse_float=_finite)
+    except ValueError:
+        return None
+
+
+def parse_any_json(text: str) -> tuple[Any, bool]:
+    """As `parse_json`, but with numbers of any size, and with the NaN and infinities that Python
+    writes; `ValueError` with the reason if it is no JSON."""
+    try:
+        return _parse(text, parse_float=_any_number, parse_int=_any_number)
+    except json.JSONDecodeError as error:
+        raise ValueError(why_no_json(error)) from None
+
+
+def _parse(text: str, **readers: Any) -> tuple[Any, bool]:
     repeated = False
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -141,12 +177,13 @@ def parse_json(text: str) -> tuple[Any, bool] | None:
         return found
 
     try:
-        document = json.loads(
-            text, object_pairs_hook=pairs, parse_constant=_refuse, parse_float=_finite
-        )
-    except (ValueError, RecursionError):
-        return None
-    return None if _deeper_than(document, DEEPEST_JSON) else (document, repeated)
+        document = json.loads(text, object_pairs_hook=pairs, **readers)
+        deep = _deeper_than(document, DEEPEST_JSON)
+    except RecursionError:
+        deep = True
+    if deep:
+        raise ValueError(f"is nested deeper than {DEEPEST_JSON} levels")
+    return document, repeated
 
 
 def _refuse(word: str) -> Any:
@@ -158,6 +195,18 @@ def _finite(digits: str) -> float:
     if not math.isfinite(number):
         raise ValueError(f"{digits} is more than a double holds")
     return number
+
+
+def _any_number(digits: str) -> int | float | Decimal:
+    """A `Decimal` where nothing else holds it."""
+    try:
+        return int(digits) if digits.lstrip("-").isdecimal() else _finite(digits)
+    except ValueError:
+        pass
+    try:
+        return Decimal(digits)
+    except ArithmeticError:
+        raise ValueError("has a number with an exponent that cannot be read") from None
 
 
 def _deeper_than(document: Any, most: int) -> bool:

@@ -42,6 +42,8 @@ def _body(envelope: Envelope, redaction: Redaction) -> Iterator[str]:
     decoded = decode_body(envelope.body, *content_of(envelope))
     redacted = redaction.body(decoded)
     if redacted is not None:
+        if redacted.note:
+            yield f"({redacted.note})"
         yield from indent_json(redacted.text).splitlines()
     elif decoded.kind is Kind.JSON:
         yield from indent_json(decoded.text or "").splitlines()

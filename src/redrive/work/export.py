@@ -2,7 +2,9 @@
 
 Guarantees: a line holds all that is kept of a letter, byte for byte, and the way back gives the
 same letter. A line that redaction rules have touched says so and is never taken back: it is not the
-letter any more. What is wrong with a line is said with its place in it; nothing is guessed.
+letter any more. Neither is one whose message is not what the letter was read from: its size
+differs, or its properties cannot be read. What is wrong with a line is said with its place in it;
+nothing is guessed.
 
 A line is `{"format": 1, "redacted": false, "letter": …, "envelope": …, "history": […],
 "attempts": […], "edits": […]}`, with the body as `{encoding, data}` like everywhere else.
@@ -18,9 +20,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Final
 
+from redrive.amqp.properties import Properties
 from redrive.domain.editing import as_edited
 from redrive.domain.letter import Edit, Envelope, Kept
 from redrive.domain.lifecycle import State
+from redrive.errors import MalformedData
 from redrive.work.exact import NotExact, from_document, to_document
 from redrive.work.headers import camel_case
 from redrive.work.redact import Redaction
@@ -119,7 +123,8 @@ def _body_base64(body: Any) -> Any:
 
 
 def _objections(kept: Kept) -> Iterator[str]:
-    """What no store could hold, found before the first letter is written rather than by it."""
+    """What no store could hold, and what does not belong together; found before the first letter is
+    written rather than by it."""
     letter = kept.letter
     for name in ("id", "duplicate_of", "parent_id", "previous_id"):
         value = getattr(letter, name)
@@ -136,9 +141,21 @@ def _objections(kept: Kept) -> Iterator[str]:
         yield f"attempts: expected generation {letter.generation}, whose verdict it waits for"
     if letter.duplicate_of is not None and not letter.possible_duplicate:
         yield "letter.possibleDuplicate: expected true where there is a duplicateOf"
+    yield from _unfit_message(kept)
     yield from _wrong_details(kept)
     for part in ("letter", "history", "attempts", "edits"):
         yield from _unstorable(getattr(kept, part), part)
+
+
+def _unfit_message(kept: Kept) -> Iterator[str]:
+    letter, body = kept.letter, kept.envelope.body
+    if letter.size != len(body):
+        yield f"letter.size: expected {len(body)}, the bytes of envelope.body, got {letter.size}"
+    if letter.deaths or letter.content_type is not None or letter.content_encoding is not None:
+        try:
+            Properties.read(kept.envelope.properties)
+        except MalformedData as error:
+            yield f"envelope.properties: expected those that the letter was read from: {error}"
 
 
 def _wrong_details(kept: Kept) -> Iterator[str]:

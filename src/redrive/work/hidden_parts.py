@@ -27,6 +27,9 @@ _REMEDY: Final = (
     "leave that part where it is, or have it changed by 'redrive letters edit'"
     " or by an admin who sees originals (server.originals_for_admin)"
 )
+_NOT_APART: Final = (
+    "its body is hidden whole, has a key twice in one object, or holds a number beyond a double"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +48,11 @@ class HiddenParts:
         if not redaction.hides_in_bodies:
             return None
         decoded = decode_body(message.body, *content_of(message))
-        if decoded.kind is not Kind.JSON or redaction.body(decoded) is None:
+        if redaction.body(decoded) is None:
             return None
         mark = secrets.token_hex(16)
+        if decoded.kind is not Kind.JSON:
+            return cls(redaction, mark, None)
         places = redaction.places(decoded.document)
         if places is None or decoded.repeats_keys:
             return cls(redaction, mark, None)
@@ -59,7 +64,7 @@ class HiddenParts:
     def patched(self, patch: Patch) -> Self:
         """With a patch applied; `PatchDoesNotApply` as its author may be told."""
         if self.marked is None:
-            raise _refused("its body is hidden whole, or has a key twice in one object")
+            raise _refused(_NOT_APART)
         try:
             text = patch.apply(json.dumps(self.marked))
         except PatchDoesNotApply:
@@ -76,7 +81,7 @@ class HiddenParts:
     def require_hidden_in(self, after: Envelope) -> None:
         """`PatchDoesNotApply` if a message of this shape would show what was hidden."""
         if self.marked is None:
-            raise _refused("its body is hidden whole, or has a key twice in one object")
+            raise _refused(_NOT_APART)
         places = list(self._marks())
         if not places:
             return

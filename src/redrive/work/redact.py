@@ -4,8 +4,10 @@ Guarantees: applies to what is shown, logged and exported, never to what is stor
 that touches a body replaces the whole shown text by a new rendering without the hidden parts, so
 that neither the original bytes nor a repeated key give them away; where no rule touches, every byte
 is as it was. A body that is no JSON has no parts to hide and is shown as it is. Where a rule cannot
-be applied, more is hidden rather than less: a rule for any header that failures are read from hides
-the reason and the stack of every letter.
+be applied, more is hidden rather than less: a body that says to be JSON or begins like it, and that
+cannot be searched (cut off, of several documents, nested too deep, in an encoding that cannot be
+undone), is hidden as a whole; a rule for any header that failures are read from hides the reason
+and the stack of every letter.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -26,7 +29,7 @@ from redrive.domain.headers import TAGS
 from redrive.domain.letter import Envelope, Letter
 from redrive.domain.masking import MASK
 from redrive.errors import MalformedData
-from redrive.work.decode import Decoded, Kind, decode_body
+from redrive.work.decode import Decoded, Kind, decode_body, parse_any_json
 
 if TYPE_CHECKING:
     from jsonpath import CompoundJSONPath, JSONPath
@@ -46,6 +49,9 @@ class RedactedBody:
 
     text: str
     document: Any
+    """None where it is no JSON by the standard: NaN, a number beyond a double."""
+    note: str | None = None
+    """Why it is hidden as a whole; None if it is not."""
 
 
 class Redaction:
@@ -56,6 +62,7 @@ class Redaction:
             "|".join(map(_glob, headers)) or r"(?!)", re.IGNORECASE | re.DOTALL
         )
         self._paths = _compile(json_paths) if json_paths else []
+        self._hides_headers = bool(headers)
         self._hides_failures = any(map(self.hides, TEXTS))
         self._hides_tags = self.hides(TAGS)
         self.hides_in_bodies = bool(self._paths)
@@ -97,17 +104,21 @@ class Redaction:
 
     def body(self, decoded: Decoded) -> RedactedBody | None:
         """The body without what is hidden; None if nothing of it is."""
-        if not self._paths or decoded.kind is not Kind.JSON:
+        if not self._paths or not decoded.may_be_json:
             return None
-        places = self.places(decoded.document)
+        try:
+            found, repeats_keys = _searchable(decoded)
+        except ValueError as error:
+            return _hidden(str(error))
+        places = self.places(found)
         if places is None:
-            return RedactedBody(json.dumps(MASK), MASK)
-        if not places and not decoded.repeats_keys:
+            return _hidden("makes a rule fail")
+        if not places and not repeats_keys:
             return None
-        document = copy.deepcopy(decoded.document)
+        document = copy.deepcopy(found)
         for place in sorted(places, key=len, reverse=True):
             document = put_at(document, place, MASK)
-        return RedactedBody(_render(document), document)
+        return RedactedBody(_render(document), document if decoded.kind is Kind.JSON else None)
 
     def places(self, document: Any) -> list[Place] | None:
         """Where a document has what is hidden; None if a rule cannot be applied to it."""
@@ -118,6 +129,8 @@ class Redaction:
 
     def properties(self, raw: bytes) -> bytes:
         """A property section with the hidden headers' values replaced."""
+        if not self._hides_headers:
+            return raw
         try:
             properties = Properties.read(raw)
         except MalformedData:
@@ -214,13 +227,36 @@ def _compile(paths: Sequence[str]) -> list[JSONPath | CompoundJSONPath]:
     return [jsonpath.compile(path, strict=True) for path in paths]
 
 
+def _searchable(decoded: Decoded) -> tuple[Any, bool]:
+    """The document, and whether it repeats keys; `ValueError` if it cannot be known."""
+    if decoded.kind is Kind.JSON:
+        return decoded.document, decoded.repeats_keys
+    if decoded.problem is not None:
+        raise ValueError(decoded.problem)
+    if decoded.text is None:
+        raise ValueError("is no text")
+    return parse_any_json(decoded.text)
+
+
+def _hidden(why: str) -> RedactedBody:
+    note = f"hidden as a whole, since redaction.json_paths cannot be applied: it {why}"
+    return RedactedBody(json.dumps(MASK), MASK, note)
+
+
 def _render(document: Any) -> str:
-    text = json.dumps(document, ensure_ascii=False)
+    text = _dumps(document, ensure_ascii=False)
     try:
         text.encode()
     except UnicodeEncodeError:  # half of a surrogate pair, which only an escape can write
-        return json.dumps(document)
+        return _dumps(document, ensure_ascii=True)
     return text
+
+
+def _dumps(document: Any, *, ensure_ascii: bool) -> str:
+    """JSON, with a `Decimal` as the number that it is, which `json` has no way to write."""
+    mark = secrets.token_hex(16)
+    text = json.dumps(document, ensure_ascii=ensure_ascii, default=lambda number: f"{mark}{number}")
+    return re.sub(f'"{mark}([^"]*)"', r"\1", text)
 
 
 NO_REDACTION: Final = Redaction()

@@ -85,7 +85,7 @@ def letter_document(
         **document,
         "originalMessage": redacted.document if redacted else decoded.document,
         "body": body_document(envelope.body, redacted, most_body),
-        "bodyNote": _note(decoded),
+        "bodyNote": _note(decoded, redacted),
         **message_document(envelope, redaction),
         "replayAttempts": [_attempt(attempt) for attempt in kept.attempts],
         "edits": edit_documents(kept, redaction, most_body),
@@ -139,7 +139,9 @@ def _as_text(whole: bytes, shown: bytes) -> str | None:
     return shown.decode("utf-8", "ignore")
 
 
-def _note(decoded: Decoded) -> str | None:
+def _note(decoded: Decoded, redacted: RedactedBody | None) -> str | None:
+    if redacted is not None:
+        return redacted.note
     return f"shown undecoded: {decoded.problem}" if decoded.problem else None
 
 

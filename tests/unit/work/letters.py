@@ -23,6 +23,8 @@ from redrive.domain.letter import (
     Result,
 )
 from redrive.domain.lifecycle import State
+from redrive.errors import MalformedData
+from tests.strategies import sections
 
 NOON = datetime(2026, 2, 11, 12, 0, 7, 123456, tzinfo=UTC)
 LETTER_ID = letter_id(NOON, 1)
@@ -83,9 +85,10 @@ def a_letter(**changes: Any) -> Letter:
 
 
 def a_kept(envelope: Envelope | None = None, **changes: Any) -> Kept:
+    envelope = envelope or an_envelope()
     return Kept(
-        letter=a_letter(**changes),
-        envelope=envelope or an_envelope(),
+        letter=a_letter(**{"size": len(envelope.body), **changes}),
+        envelope=envelope,
         history=(
             Change(at=NOON, actor="collector", before=None, after=State.PENDING, reason="arrived"),
         ),
@@ -181,65 +184,79 @@ def _with_its_attempt(kept: Kept) -> Kept:
     return replace(kept, letter=replace(letter, status=State.MANUAL))
 
 
-any_kept = st.builds(
-    Kept,
-    letter=_letters
-    | st.builds(
-        lambda letter, by, at: replace(letter, locked_by=by, locked_at=at),
-        _letters,
-        _texts,
-        _moments,
-    ),
-    envelope=st.builds(
-        Envelope,
-        vhost=_names,
-        queue=_names,
-        exchange=_names,
-        routing_key=_names,
-        redelivered=st.booleans(),
-        properties=st.binary(),
-        body=st.binary() | st.text().map(str.encode),
-    ),
-    history=st.lists(
-        st.builds(
-            Change,
-            at=_moments,
-            actor=_texts,
-            before=st.none() | st.sampled_from(State),
-            after=st.sampled_from(State),
-            reason=_texts,
+def _as_read(kept: Kept) -> Kept:
+    """Of a message of this size; of one that cannot be read nothing else is known."""
+    letter = replace(kept.letter, size=len(kept.envelope.body))
+    try:
+        Properties.read(kept.envelope.properties)
+    except MalformedData:
+        letter = replace(letter, deaths=(), content_type=None, content_encoding=None)
+    return replace(kept, letter=letter)
+
+
+any_kept = (
+    st.builds(
+        Kept,
+        letter=_letters
+        | st.builds(
+            lambda letter, by, at: replace(letter, locked_by=by, locked_at=at),
+            _letters,
+            _texts,
+            _moments,
         ),
-        max_size=3,
-    ).map(tuple),
-    attempts=st.lists(
-        st.builds(
-            Attempt,
-            at=_moments,
-            worker_id=_texts,
-            strategy=_texts,
-            generation=_counts,
-            result=st.sampled_from(Result),
-            queue=st.none() | _texts,
-            body_digest=st.binary(min_size=16, max_size=16),
-            before=st.sampled_from(State),
-            reason=st.none() | _texts,
-            replay_id=st.none() | _ids,
-        ),
-        max_size=3,
-        unique_by=lambda attempt: attempt.generation,
-    ).map(tuple),
-    edits=st.lists(
-        st.builds(
-            Edit,
-            number=_counts,
-            at=_moments,
-            actor=_texts,
-            reason=_texts,
-            properties=st.binary(),
+        envelope=st.builds(
+            Envelope,
+            vhost=_names,
+            queue=_names,
+            exchange=_names,
+            routing_key=_names,
+            redelivered=st.booleans(),
+            properties=st.binary() | sections().map(lambda each: each.raw),
             body=st.binary() | st.text().map(str.encode),
-            undone=st.booleans(),
         ),
-        max_size=3,
-        unique_by=lambda edit: edit.number,
-    ).map(lambda edits: tuple(sorted(edits, key=lambda edit: edit.number))),
-).map(_with_its_attempt)
+        history=st.lists(
+            st.builds(
+                Change,
+                at=_moments,
+                actor=_texts,
+                before=st.none() | st.sampled_from(State),
+                after=st.sampled_from(State),
+                reason=_texts,
+            ),
+            max_size=3,
+        ).map(tuple),
+        attempts=st.lists(
+            st.builds(
+                Attempt,
+                at=_moments,
+                worker_id=_texts,
+                strategy=_texts,
+                generation=_counts,
+                result=st.sampled_from(Result),
+                queue=st.none() | _texts,
+                body_digest=st.binary(min_size=16, max_size=16),
+                before=st.sampled_from(State),
+                reason=st.none() | _texts,
+                replay_id=st.none() | _ids,
+            ),
+            max_size=3,
+            unique_by=lambda attempt: attempt.generation,
+        ).map(tuple),
+        edits=st.lists(
+            st.builds(
+                Edit,
+                number=_counts,
+                at=_moments,
+                actor=_texts,
+                reason=_texts,
+                properties=st.binary(),
+                body=st.binary() | st.text().map(str.encode),
+                undone=st.booleans(),
+            ),
+            max_size=3,
+            unique_by=lambda edit: edit.number,
+        ).map(lambda edits: tuple(sorted(edits, key=lambda edit: edit.number))),
+    )
+    .map(_with_its_attempt)
+    .map(_as_read)
+)

@@ -112,6 +112,13 @@ def test_what_waits_for_a_verdict_needs_the_sending_that_it_is_on() -> None:
         ("letter.status", [], "letter.status: expected one of dlq_pending, "),
         ("letter.size", True, "letter.size: expected a whole number"),
         ("letter.size", 1.5, "letter.size: expected a whole number"),
+        ("letter.size", 999, "letter.size: expected 17, the bytes of envelope.body, got 999"),
+        (
+            "envelope.body",
+            {"encoding": "utf8", "data": "{}"},
+            "letter.size: expected 2, the bytes of envelope.body, got 17",
+        ),
+        ("envelope.properties", "/w==", "envelope.properties: expected those that the letter"),
         ("letter.priority", 256, "letter.priority: expected at most 255"),
         ("letter.retryCount", 2**31, "letter.retryCount: expected 0 to 2147483647"),
         ("letter.retryCount", -1, "letter.retryCount: expected 0 to 2147483647"),

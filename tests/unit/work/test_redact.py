@@ -73,7 +73,7 @@ def test_a_rule_that_cannot_be_applied_hides_everything() -> None:
 
 
 def test_what_is_no_json_is_shown_as_it_is() -> None:
-    assert Redaction((), ["$..*"]).body(decode_body(b'{"a": 1', None, None)) is None
+    assert Redaction((), ["$..*"]).body(decode_body(b"a: 1", None, None)) is None
 
 
 def test_half_of_a_surrogate_pair_is_no_obstacle() -> None:
@@ -139,6 +139,11 @@ def test_an_encoded_body_that_a_rule_touches_is_not_left_in_its_encoding() -> No
     packed = an_envelope(envelope.body)
     object.__setattr__(packed, "properties", properties.raw)
     assert Redaction((), ["$.pin"]).envelope(packed).body == b'{"pin": "****"}'
+
+
+def test_where_no_header_is_hidden_one_that_cannot_be_read_stays_as_it_is() -> None:
+    envelope = an_envelope(broken=b"A\x00\x00\x00\x01\x00")
+    assert NO_REDACTION.envelope(envelope) is envelope
 
 
 @given(st.binary(max_size=60))
