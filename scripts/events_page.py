@@ -55,6 +55,7 @@ MEANINGS = {
     "collector.queues_unread": "Queues could not be listed; the next look is in 30 seconds",
     "collector.ready": "The collector consumes its queue",
     "collector.stream": "A queue to be collected is a stream, which cannot be emptied",
+    "collector.rests": "The store answers and takes no messages; nothing is collected for a while",
     "collector.store_away": "The store does not take a batch, which is tried again for half a"
     " minute; then everything goes back to the broker",
     "collector.store_back": "It is back",

@@ -21,7 +21,7 @@ from redrive.amqp import Channel, Connection, Consumer, Delivery, Properties
 from redrive.amqp.lane import Connect
 from redrive.broker.looking import NACK_IS_FREE
 from redrive.errors import CannotConnect
-from redrive.work import sparing
+from redrive.work import one_pass, sparing
 from redrive.work.look import Outcome
 from redrive.work.move import MoveOrder, QueueMove
 from redrive.work.mover import Limits
@@ -213,6 +213,31 @@ async def test_what_is_at_its_delivery_limit_is_kept_if_it_is_removed_meanwhile(
     monkeypatch.setattr(OneByOne, "next_batch", cut_before_the_tenth)
     outcome = await sweep(connect, DLQ, FINAL, management_of(vhost.url, vhost.management_url))
     assert bool(outcome.error) == (await version_of(vhost.url) < NACK_IS_FREE)
+    assert await everywhere(vhost.url) == set(EVERYTHING)
+
+
+async def test_what_is_at_its_delivery_limit_is_kept_if_a_pass_is_stopped_whose_fetch_hangs(
+    vhost: Vhost, proxy: NewProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await lay_out_at_their_limit(vhost.url)
+    way = await proxy("127.0.0.1", vhost.node.port)
+    looking = by_another_way(vhost.url, LOOKS, way.through(vhost.url))
+    publishing = by_another_way(vhost.url, PUBLISHES, way.through(vhost.url))
+    next_batch, stopping = OneByOne.next_batch, asyncio.Event()
+
+    async def connect(name: str) -> Connection:
+        return await (publishing if name.startswith(PUBLISHES) else looking)(name)
+
+    async def hang_before_the_tenth(source: OneByOne) -> list[Delivery]:
+        if source.taken == 9:
+            way.half_open()
+            stopping.set()
+        return await next_batch(source)
+
+    monkeypatch.setattr(OneByOne, "next_batch", hang_before_the_tenth)
+    monkeypatch.setattr(one_pass, "_DRAINS_WITHIN", 0.2)
+    management = management_of(vhost.url, vhost.management_url)
+    await sweep(connect, DLQ, FINAL, management, stopping=stopping)
     assert await everywhere(vhost.url) == set(EVERYTHING)
 
 

@@ -18,6 +18,7 @@ from redrive.broker.management import Management
 from redrive.broker.topology import describe
 from redrive.domain.filters import Filters
 from redrive.domain.letter import Arrival, Collected, Fate, Kept
+from redrive.errors import ManagementError
 from redrive.events import Event, Events, LetterCollected
 from redrive.settings.sections import TopologySettings
 from redrive.store.letters import Letters
@@ -453,6 +454,42 @@ async def test_a_stream_is_not_collected_by_a_glob_and_refused_by_its_name(
     (told,) = [each for each in said if each["event"] == "collector.stream"]
     assert told["queue"] == "dead.one"
     assert "take it off" in told["remedy"]
+
+
+async def test_a_management_api_that_hangs_delays_neither_named_queues_nor_the_end(
+    vhost: Vhost, tmp_path: Path
+) -> None:
+    async def hang() -> dict[str, str]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    await declare(vhost.url, "orders.dlq", "quorum")
+    await publish(vhost.url, [dead_message("m", queue="orders.dlq")])
+    async with letter_store(f"sqlite:///{tmp_path}/redrive.db") as store:
+        role = QueueCollection(["orders.dlq", "*.dead"], made_by(vhost, store), list_queues=hang)
+        async with running(role):
+            await collected_from(store, "orders.dlq", "m")
+
+
+async def test_a_stream_that_was_refused_stays_so_while_the_management_api_is_away(
+    vhost: Vhost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collection, "_LOOK_EVERY", 0.05)
+    await declare(vhost.url, "dead.one", "stream")
+    looks = 0
+
+    async def once() -> dict[str, str]:
+        nonlocal looks
+        looks += 1
+        if looks > 1:
+            raise ManagementError("it is away")
+        return await kinds(vhost)
+
+    async with letter_store(f"sqlite:///{tmp_path}/redrive.db") as store:
+        role = QueueCollection(["dead.one"], made_by(vhost, store), list_queues=once)
+        async with running(role):
+            await eventually_async(lambda: looks > 3)
+            assert not role._running
 
 
 async def test_a_stream_that_is_not_known_as_one_is_told_of(vhost: Vhost, tmp_path: Path) -> None:

@@ -76,8 +76,7 @@ def in_memory(intake: Intake) -> int:
     return sum(
         each.unsettled_bytes
         for source in (intake._own, intake._again)
-        for each in (source.consumer, source._next, *source._before)
-        if each is not None
+        for each in (source.consumer, *[former for former, _ in source._former])
     )
 
 
@@ -89,7 +88,7 @@ async def nothing_is_left(url: str) -> None:
 class Handling:
     """Handlers that wait until they are let go, the first one for longer."""
 
-    def __init__(self, settings: Settings, *, concurrency: int = 20) -> None:
+    def __init__(self, settings: Settings, *, concurrency: int = 20, prefetch: int = 200) -> None:
         self.may_end, self.first_may_end = asyncio.Event(), asyncio.Event()
         self.begun: list[str] = []
         self.ended: Counter[str] = Counter()
@@ -98,7 +97,7 @@ class Handling:
         self.intake: Intake | None = None
         self.consumer = Consumer(settings=settings)
 
-        @self.consumer.handler(Queue(QUEUE, ttl=None), concurrency=concurrency, prefetch=200)
+        @self.consumer.handler(Queue(QUEUE, ttl=None), concurrency=concurrency, prefetch=prefetch)
         async def slow(message: Message) -> None:
             identity = str(message.message_id)
             self.begun.append(identity)
@@ -143,7 +142,7 @@ async def test_a_slow_handler_of_large_messages_has_the_socket_read_and_each_han
         assert handling.begun[0] not in handling.ended
         handling.first_may_end.set()
         await eventually(lambda: len(handling.ended) == len(MANY + MORE), "all of them")
-        await eventually(lambda: not intake._own._before, "the end of the first consumer")
+        await eventually(lambda: not intake._own._former, "the end of the first consumer")
         assert session_of(handling.consumer) is session
     assert handling.ended == Counter(MANY + MORE)
     assert handling.most <= 2 * BUDGET + SIZE
@@ -194,9 +193,8 @@ async def test_a_stop_before_all_that_the_first_consumer_brought_has_begun_loses
     monkeypatch.setattr(serving_module, "_END_WITHIN", 0.4)
     handling = Handling(with_budget(vhost.url, kind), concurrency=1)
     async with handling.serving_anew(vhost.url, logs) as intake:
-        following = intake._own._next
-        assert following is not None
-        await eventually(lambda: len(following._arrived) == FITTING, "what the next one brings")
+        following = intake._own.consumer
+        await eventually(lambda: following.unanswered == FITTING, "what the next one brings")
     assert len(handling.begun) == 1
     await handled_by_another(handling, vhost.url, kind)
 
@@ -233,7 +231,7 @@ async def test_a_message_larger_than_the_budget_lowers_the_prefetch_once(
         await publish(vhost.url, [large(each, SIZE + 1) for each in MORE])
         await eventually(lambda: of(logs, LOWERED), "a lower prefetch")
         intake = intake_of(handling.consumer)
-        await eventually(lambda: intake._own._before, "the consumer that follows")
+        await eventually(lambda: intake._own._former, "the consumer that follows")
         following = intake._own.consumer
         await publish(vhost.url, [large(each, SIZE + 1) for each in MANY[:5]])
         await eventually(lambda: len(handling.begun) == 2, "what the next one brings")
@@ -244,6 +242,37 @@ async def test_a_message_larger_than_the_budget_lowers_the_prefetch_once(
         assert intake._own.consumer is following
     assert handling.ended == Counter(MANY[:5] + MORE)
     assert [line["lowered_to"] for line in of(logs, LOWERED)] == [1]
+
+
+@both_kinds
+@pytest.mark.parametrize("concurrency", [1, 20])
+async def test_what_follows_may_be_larger_still_and_stops_nobody(
+    vhost: Vhost, kind: Kind, logs: list[Any], concurrency: int
+) -> None:
+    """The broker's answers then lie behind more than fits, and are read when that is handled."""
+    first, behind = [f"first-{each}" for each in range(30)], [f"behind-{n}" for n in range(20)]
+    settings = with_budget(vhost.url, kind, 2 * BUDGET)  # for two handlers
+    handling = Handling(settings, concurrency=concurrency, prefetch=len(first))
+    handled_beside = asyncio.Event()
+
+    @handling.consumer.handler("beside")
+    async def beside(message: Message) -> None:
+        handled_beside.set()
+
+    async with serving(handling.consumer):
+        await asyncio.wait_for(handling.consumer.ready(), 30)
+        await publish(vhost.url, map(large, first))
+        await publish(vhost.url, [large(each, 4 * SIZE) for each in behind])
+        session = session_of(handling.consumer)
+        await eventually(lambda: of(logs, LOWERED), "a lower prefetch")
+        await eventually(lambda: intake_of(handling.consumer)._own._former, "the one that follows")
+        handling.let_go()
+        await eventually(lambda: len(handling.ended) == len(first + behind), "all of them")
+        await publish(vhost.url, [large("beside", queue="beside")])
+        await asyncio.wait_for(handled_beside.wait(), 30)
+        assert session_of(handling.consumer) is session
+    assert handling.ended == Counter(first + behind)
+    await nothing_is_left(vhost.url)
 
 
 async def test_a_quick_handler_of_large_messages_keeps_its_prefetch(

@@ -319,7 +319,7 @@ class Channel:
             request(commands.Channel.Open), commands.Channel.OpenOk, patiently=patiently
         )
 
-    async def close(self, *, patiently: bool = False) -> None:
+    async def close(self) -> None:
         """Close the channel: unsettled deliveries go back to their queues."""
         if self.error is not None:
             return
@@ -331,7 +331,6 @@ class Channel:
                 commands.Channel.Close, reply_code=200, reply_text="bye", class_id=0, method_id=0
             ),
             commands.Channel.CloseOk,
-            patiently=patiently,
         )
         self.wire.channels.pop(self.number, None)
         self.on_closed(closed)

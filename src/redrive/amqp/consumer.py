@@ -142,22 +142,18 @@ class Consumer:
             raise self._error
 
     async def next_batch(self) -> list[Delivery]:
-        """Wait for deliveries and take all that are there. Empty once cancelled."""
+        """Wait for deliveries and take all that are there. Empty once cancelled or left."""
         if not self._arrived:
             await self.arrival()
-        return self.take()
-
-    def take(self) -> list[Delivery]:
-        """Take all deliveries that are there."""
         batch, self._arrived = self._arrived, []
         return batch
 
     async def arrival(self) -> None:
-        """Wait until there are deliveries to take, or it is cancelled."""
+        """Wait until there are deliveries to take, or none will be handed out any more."""
         while not self._arrived:
             if self._error is not None:
                 raise self._error
-            if self._cancelled:
+            if self._cancelled or self._leaving:
                 return
             self._waiter = asyncio.get_running_loop().create_future()
             try:
@@ -187,6 +183,7 @@ class Consumer:
         meanwhile, it is not in memory. Nobody is handed any of it."""
         self._leaving = True
         self._weigh()
+        self.wake()
 
     def reject(self, delivery: Delivery) -> None:
         """Reject a delivery for good: it goes the way of its queue's dead letter exchange."""
@@ -274,11 +271,6 @@ class Consumer:
         self._stragglers = None
         if not self._closed:
             self._send_acks(self._settlement.stragglers())
-
-    async def close(self) -> None:
-        """Close its channel, patiently: for who has settled all that was delivered."""
-        # Whoever waits may be cancelled, and the channel must not be closed a second time.
-        await asyncio.shield(asyncio.ensure_future(self._channel.close(patiently=True)))
 
     async def cancel(self, *, take_the_rest: bool = False, patiently: bool = False) -> None:
         """Stop consuming. What arrived is still the owner's; what is under way goes back, or is

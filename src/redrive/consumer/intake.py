@@ -140,11 +140,12 @@ class Intake:
                     acks.write(now)
                 turn = not turn
                 if again and (turn or not ready):
-                    await self._carefully(again.popleft(), self._again.consumer)
+                    delivery = again.popleft()
+                    await self._carefully(delivery, self._again.source_of(delivery))
                 elif (delivery := ready.popleft()).redelivered or _OURS in delivery.properties:
-                    await self._carefully(delivery, own.consumer)
+                    await self._carefully(delivery, own.source_of(delivery))
                 else:
-                    source = own.consumer
+                    source = own.source_of(delivery) if own.by_former else own.consumer
                     gate.running += 1
                     try:
                         outcome = await run(Message(delivery, queue, vhost))
@@ -259,8 +260,7 @@ class Intake:
 
     @property
     def idle(self) -> bool:
-        is_empty = self._own.is_empty and self._again.is_empty
-        return is_empty and not (self.settling or self.running)
+        return not (self._ready or self._ready_again or self.settling or self.running)
 
     @property
     def running(self) -> int:

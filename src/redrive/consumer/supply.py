@@ -8,10 +8,13 @@ spent for some seconds, and may have more on its way, is followed by another one
 - From then on what arrives by the first is dropped unread, and the socket is read. The second has
   the prefetch that fits. It is there before the first is cancelled: a queue that is deleted with
   its last consumer stays.
-- What the first has brought is worked on and settled by it; what the second brings is not begun
-  with before all that was. Meanwhile there may be twice the budget in memory.
+- What the first has brought is worked on, and settled by it. Until then it is in memory beside
+  what the second brings.
 - When the last of it is settled, the first gives back what it dropped, by one nack, which would
   name those too. That comes with the mark of a message that a process had before.
+
+That the first is cancelled is waited for by nobody. The broker's answer may lie behind what the
+second brings, which is not read while the budget is spent, and that ends only when it is worked on.
 
 A prefetch that was lowered stays so until the queue is consumed anew, by another `Supply`.
 """
@@ -21,17 +24,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Final
 
 from redrive.amqp import Consumer, Delivery
 from redrive.consumer.logs import log
-from redrive.errors import BrokerError
 
 _LOOK_EVERY: Final = 1.0
 _LOOKS: Final = 5
 """Seconds between two looks, and at how many in a row a spent budget is too much."""
-_BEGUN_WITH_LOOK_EVERY: Final = 0.02
 
 
 class Supply:
@@ -45,15 +45,18 @@ class Supply:
     ) -> None:
         """`consume` consumes a queue with a prefetch, on a channel of its own."""
         self.consumer = consumer
-        """Of what is `ready`, and of what arrives."""
+        """Of what arrives."""
         self.ready: deque[Delivery] = deque()
         """What nobody has begun with."""
+        self.by_former: dict[Delivery, Consumer] = {}
+        """What of that came by consumers before this one, and by which."""
         self.most = prefetch
         """What the prefetch should be lowered to."""
         self._prefetch = prefetch
         self._consume = consume
-        self._next: Consumer | None = None
-        self._before: list[Consumer] = []
+        self._former: list[tuple[Consumer, asyncio.Future[None]]] = []  # and when it is cancelled
+        self._changed = asyncio.Event()
+        self._changed.set()
         self._done: list[Delivery] = []
         self._looks = 0
         self._answered = 0  # at the first of them
@@ -69,30 +72,26 @@ class Supply:
     async def take_in(self, wake: Callable[[], None]) -> None:
         """Until it is stopped; raises what ended it otherwise."""
         while True:
-            while batch := await self.consumer.next_batch():
+            consumer = self.consumer
+            if batch := await consumer.next_batch():
+                if consumer is not self.consumer:
+                    self.by_former.update(dict.fromkeys(batch, consumer))
                 self.ready.extend(batch)
                 wake()
-            if not await self._goes_on():
+                continue
+            await self._changed.wait()
+            if consumer is self.consumer:
                 return
 
-    async def _goes_on(self) -> bool:
-        """Go on with the next consumer, if there is one, once all that this one brought has begun:
-        who begins with a delivery knows where to settle it."""
-        while self.ready and self._next is not None:
-            self.consumer.check()
-            await asyncio.sleep(_BEGUN_WITH_LOOK_EVERY)
-        if self._next is None:
-            return False
-        self._flush()
-        self._before.append(self.consumer)
-        self.consumer, self._next, self._answered = self._next, None, 0
-        return True
+    def source_of(self, delivery: Delivery) -> Consumer:
+        """Where a delivery is answered that is `ready` no more."""
+        return self.by_former.pop(delivery, self.consumer)
 
     async def watch(self, lowered: Callable[[int], None]) -> None:
         """See to it that what is consumed fits the budget, for ever. `lowered` is told to what."""
         while True:
             await asyncio.sleep(_LOOK_EVERY)
-            await self._close_the_settled()
+            await self._give_back_by_former()
             if self._is_too_much():
                 self.most = self.consumer.fitting
                 self._tell()
@@ -124,24 +123,35 @@ class Supply:
         )
 
     async def _change(self) -> None:
-        before = self.consumer
-        self._looks = 0
-        before.leave()
-        new = await self._consume(self.queue, self.most)
-        if self._ends:
-            self._before.append(new)
-            await new.cancel(patiently=True)
-            return
-        self._prefetch, self._next = self.most, new
-        await before.cancel(patiently=True)
+        before, self._looks = self.consumer, 0
+        self._changed.clear()
+        try:
+            before.leave()
+            new = await self._consume(self.queue, self.most)
+            if self._ends:
+                self._cancel(new)
+                return
+            self._flush()
+            for delivery in self.ready:
+                self.by_former.setdefault(delivery, before)
+            self.consumer, self._prefetch, self._answered = new, self.most, 0
+            self._cancel(before)
+        finally:
+            self._changed.set()
 
-    async def _close_the_settled(self) -> None:
-        for each in self._before[:]:
-            each.check()
-            if not each.unsettled_bytes:
-                self._before.remove(each)
-                await each.give_back()
-                await each.close()
+    def _cancel(self, consumer: Consumer) -> None:
+        cancelled = asyncio.ensure_future(consumer.cancel(patiently=True))
+        cancelled.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._former.append((consumer, cancelled))
+
+    async def _give_back_by_former(self) -> None:
+        """Have former consumers give back what they dropped, if all else of them is settled."""
+        for each in self._former[:]:
+            consumer, cancelled = each
+            consumer.check()
+            if cancelled.done() and not consumer.unsettled_bytes:
+                self._former.remove(each)
+                await consumer.give_back()
 
     # What is settled
 
@@ -158,7 +168,7 @@ class Supply:
 
     def write_acks(self) -> None:
         """Send every ack that is due, and write it before the turn of the loop ends."""
-        for each in self._before:
+        for each, _ in self._former:
             each.flush(everything=True)
         done, self._done = self._done, []
         self.consumer.ack(*done)
@@ -169,28 +179,21 @@ class Supply:
     async def stop(self) -> None:
         """Take nothing more. What has arrived is still there to begin with."""
         self._ends = True
-        for consumer in (self.consumer, self._next):
-            if consumer is not None:
-                with suppress(BrokerError):  # then nothing comes by it any more
-                    await consumer.cancel(take_the_rest=True)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to begin with."""
-        return not self.ready and self._next is None
+        # Together: what is asked of one of them impatiently has the answers to all read.
+        await asyncio.gather(
+            self.consumer.cancel(take_the_rest=True),
+            *[asyncio.shield(cancelled) for _, cancelled in self._former],
+            return_exceptions=True,  # nothing comes by one that is lost
+        )
 
     def begin_no_more(self) -> list[tuple[Delivery, Consumer]]:
         """Nobody begins with anything any more: what has arrived, for the caller to leave, and
         where it is answered."""
-        left = [(delivery, self.consumer) for delivery in self.ready]
+        left = [(delivery, self.source_of(delivery)) for delivery in self.ready]
         self.ready.clear()
-        if self._next is not None:
-            left += [(delivery, self._next) for delivery in self._next.take()]
-            self._before.append(self._next)
-            self._next = None
         return left
 
     async def give_back(self) -> None:
         """Give back what was left, as the last of all."""
-        for consumer in (*self._before, self.consumer):
+        for consumer in (*[former for former, _ in self._former], self.consumer):
             await consumer.give_back()

@@ -22,6 +22,8 @@ from redrive.work.collector import NO_STREAMS, Collector
 log = structlog.get_logger()
 
 _LOOK_EVERY: Final = 30.0
+_TOLD_WITHIN: Final = 1.0
+"""Seconds for which queues that are named wait to be known as none that is a stream."""
 
 ListQueues = Callable[[], Awaitable[Mapping[str, str]]]
 """The queues of a broker, and the type of each."""
@@ -58,7 +60,7 @@ class QueueCollection:
             )
         async with asyncio.TaskGroup() as tasks:
             while not stopping.is_set():
-                await self._look(tasks)
+                await self._look(tasks, stopping)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(stopping.wait(), _LOOK_EVERY)
             for collector, _ in self._running.values():
@@ -69,13 +71,28 @@ class QueueCollection:
             collector = self._make(name)
             self._running[name] = collector, tasks.create_task(collector.run())
 
-    async def _look(self, tasks: asyncio.TaskGroup) -> None:
-        """Begin with queues that are there by now, end with those that are gone."""
-        there = await self._listed()
-        if there is None:
-            for name in self._names:
-                self._begin(name, tasks)
-            return
+    async def _look(self, tasks: asyncio.TaskGroup, stopping: asyncio.Event) -> None:
+        """Begin with queues that are there by now, end with those that are gone. What is named
+        waits for no broker that does not tell what there is."""
+        listing = asyncio.ensure_future(self._listed())
+        stopped = asyncio.ensure_future(stopping.wait())
+        either = (listing, stopped)
+        try:
+            await asyncio.wait(either, timeout=_TOLD_WITHIN, return_when=asyncio.FIRST_COMPLETED)
+            there = listing.result() if listing.done() else None
+            if there is None and not stopping.is_set():
+                for name in self._names:
+                    if name not in self._streams:
+                        self._begin(name, tasks)
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            there = listing.result() if listing.done() else None
+            if there is not None:
+                self._go_by(there, tasks)
+        finally:
+            listing.cancel()
+            stopped.cancel()
+
+    def _go_by(self, there: Mapping[str, str], tasks: asyncio.TaskGroup) -> None:
         streams = {name for name, kind in there.items() if kind == "stream"}
         self._refuse(streams.intersection(self._names))
         by_glob = {name for glob in self._globs for name in matching(glob, sorted(there))}
@@ -92,7 +109,8 @@ class QueueCollection:
         try:
             return await self._list_queues()
         except BrokerError as error:
-            log.warning("collector.queues_unread", error=str(error), remedy=error.remedy)
+            if self._globs:  # what is named is collected all the same
+                log.warning("collector.queues_unread", error=str(error), remedy=error.remedy)
             return None
 
     def _refuse(self, streams: set[str]) -> None:

@@ -28,8 +28,10 @@ from redrive.work.understand import bare
 PATIENCE: Final = 30.0
 """Seconds for which messages are held while the store is away."""
 _OF_A_LETTER: Final = 4096
-"""Bytes that a letter takes beside its message, at most mostly; what an index takes is doubled."""
+"""Bytes that a letter takes beside its message, as a rule."""
 _LONGEST_REST: Final = 3600.0
+_STEADY: Final = 300.0
+"""Seconds without giving anything up after which the next time is the first one again."""
 
 
 class LetterStore(Protocol):
@@ -62,16 +64,19 @@ class Keeper:
         self._away = ""  # why the store is away, if it is
         self._failing: set[str] = set()  # first letters of batches that are tried again
         self._room = 0  # bytes that the store should have for what was given up
-        self._in_vain = 0  # how often that was, since the store took something
+        self._in_vain = 0  # how often that was in a row
+        self._resumed = 0.0  # when the store was last known to answer
         self.refused = 0
         """Messages that the store does not take at all."""
 
     async def store_answers(self) -> bool:
         """Wait until the store takes something; False if it is time to stop before it does."""
         failures, backoff = 0, Backoff()
+        clock = asyncio.get_running_loop().time
         if self._room:
-            self._in_vain += 1
-            await self._rest(rest_after(self._in_vain))
+            # Not only if nothing was stored meanwhile: one message may be what the store fails on.
+            self._in_vain = 1 if clock() - self._resumed > _STEADY else self._in_vain + 1
+            await self._rest_after_vain_tries()
         while not self._stopping.is_set():
             try:
                 await self._letters.prove_writable(self._room)
@@ -79,7 +84,7 @@ class Keeper:
                 failures += 1
                 self._on_away(error)
             else:
-                self._room = 0
+                self._room, self._resumed = 0, clock()
                 self._on_back()
                 return True
             await self._wait(backoff, failures)
@@ -125,7 +130,6 @@ class Keeper:
                 )
             else:
                 self._failing.discard(arrivals[0].letter.id)
-                self._in_vain = 0
                 self._on_back()
                 return list(kept)
             again = True  # the answer to a commit may be what was lost
@@ -145,6 +149,16 @@ class Keeper:
     async def _wait(self, backoff: Backoff, failures: int) -> None:
         delay = backoff.delay(failures, random.random())  # noqa: S311  # spreads load, no secret
         await self._rest(delay.total_seconds())
+
+    async def _rest_after_vain_tries(self) -> None:
+        if seconds := rest_after(self._in_vain):
+            self._log.warning(
+                "collector.rests",
+                seconds=seconds,
+                because="the store answers, but has not taken what was collected",
+                remedy="look into the store; start anew to have it tried at once",
+            )
+            await self._rest(seconds)
 
     async def _rest(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

@@ -88,6 +88,7 @@ class OneByOne:
             return []
         # Who waits for it may be cancelled. What comes is under way all the same.
         self._fetching = asyncio.ensure_future(self._fetch(now))
+        self._fetching.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(self._fetching)
 
     async def _fetch(self, now: float) -> list[Delivery]:
@@ -105,7 +106,6 @@ class OneByOne:
         """Wait until nothing is on its way to us."""
         if self._fetching is not None:
             await asyncio.wait((self._fetching,))
-            self._fetching.cancelled() or self._fetching.exception()
 
     @property
     def under_way(self) -> list[Delivery]:

@@ -51,8 +51,10 @@ _DRAINS_WITHIN: Final = 4.0
 _RETURNS_WITHIN: Final = 3.0
 """Seconds for giving everything back in its order; after that it goes back in any."""
 _CLOSES_WITHIN: Final = 2.0
-_RESCUES_WITHIN: Final = 1.0
-"""Of those, the seconds for copies of what would not live through being given back."""
+_RESCUED_WITHIN: Final = 1.0
+"""Of the seconds for giving back, those for copies of what would not live through that."""
+_FETCHED_WITHIN: Final = 0.4
+"""Of these, those for a message that is on its way to us."""
 
 _AGAIN: Final = "run it again: all that was not moved is in its queue"
 
@@ -190,15 +192,16 @@ class OnePass:
                 await self._look(window, source, lane, stopping or asyncio.Event())
                 self._tell_of_the_rest(count - self.passed.examined, stopping)
             await _closed(lane)
-            await source.close()
-            closed = True
+            if not self.passed.left_to_the_broker:  # it has not answered to being closed
+                await source.close()
+                closed = True
         except (ConnectionLost, ConsumerCancelled) as error:
             error.advise(_AGAIN)  # theirs is meant for what connects again by itself
             raise
         finally:
             lane.abort()
             source.abort()
-            if not closed or self.passed.left_to_the_broker:
+            if not closed:
                 acked = 0 if self._window is None else self._window.acked
                 self.passed.unsure = max(0, self.passed.counts.moved - acked)
         return self.passed
@@ -262,7 +265,7 @@ class OnePass:
         within = _RETURNS_WITHIN
         if isinstance(window, OneByOne):
             await self._rescue(window, stopping)
-            within -= _RESCUES_WITHIN
+            within -= _RESCUED_WITHIN
         returned = await window.return_everything(within)
         closed = await _closed(source)
         self.passed.went_back = window.given_back
@@ -279,10 +282,12 @@ class OnePass:
                 window.ack(delivery)
 
         async def rescue() -> None:
-            await window.fetched()
+            with contextlib.suppress(TimeoutError):  # a broker that hangs has all the same to hear
+                async with asyncio.timeout(_FETCHED_WITHIN):
+                    await window.fetched()
             await sparing.rescue(window.under_way, self._connect, kept)
 
-        await run_until_stopped(rescue, stopping, grace=_RESCUES_WITHIN)
+        await run_until_stopped(rescue, stopping, grace=_RESCUED_WITHIN)
 
 
 async def _closed(end: Connection | Lane) -> bool:

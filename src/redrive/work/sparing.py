@@ -22,10 +22,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from redrive.amqp import Delivery, Publish, Refused, Returned
-from redrive.amqp.confirms import CONFIRMED
-from redrive.amqp.lane import Connect, Lane
+from redrive.amqp.lane import Connect, Lane, Poison
 from redrive.amqp.republish import marked_redelivered
-from redrive.errors import AccessRefused, BrokerError, Unpublishable
+from redrive.errors import AccessRefused, BrokerError, MalformedData, Unpublishable
+from redrive.work.dead_letters import trouble
 from redrive.work.failed_message import MessageReader
 from redrive.work.may_publish import assure_that_we_may_publish
 from redrive.work.mover import Hold, Instruction, Park, Plan, Stay
@@ -129,13 +129,15 @@ class Sparing:
         while left:
             for sent, outcome in await lane.next_outcomes():
                 delivery = left.pop(_tag(sent))
-                if outcome is CONFIRMED:
+                if isinstance(outcome, Poison):
+                    self._lost(delivery, Hold(str(outcome.error)))
+                elif isinstance(outcome, (Returned, Refused)):
+                    self._lost(delivery, Hold(f"the queue {self._queue!r} {trouble(outcome)}"))
+                else:
                     self._passed.counts.moved += 1
                     if delivery.tag not in self._copied:
                         self._passed.spared += 1
                     kept(delivery)
-                else:
-                    self._lost(delivery, Hold("their queue takes no copy"))
 
     def _marked_copy(self, delivery: Delivery, user: str) -> Publish | Hold:
         try:
@@ -143,7 +145,8 @@ class Sparing:
         except Unpublishable as error:
             return Hold(str(error))
         if isinstance(copy, Publish):
-            copy.properties = marked_redelivered(copy.properties)
+            with suppress(MalformedData):  # it is sent as it is, then
+                copy.properties = marked_redelivered(copy.properties)
             copy.context = delivery
         return copy
 

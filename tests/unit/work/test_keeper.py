@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from redrive.work.keeper import rest_after
+import asyncio
+from collections.abc import Sequence
+from typing import cast
+
+import pytest
+import structlog
+
+from redrive.domain.letter import Arrival, Collected
+from redrive.errors import StoreUnreachable
+from redrive.work import keeper
+from redrive.work.keeper import Keeper, rest_after
+from redrive.work.system_state import system_watch
+from tests.services.letters import failed
 
 
 def test_after_an_outage_it_goes_on_as_soon_as_the_store_answers() -> None:
@@ -16,3 +28,39 @@ def test_where_the_store_takes_anything_but_the_messages_it_rests_longer_each_ti
 
 def test_it_rests_for_an_hour_at_most() -> None:
     assert rest_after(10_000) == 3600
+
+
+class Picky:
+    """Takes everything but one message, and is always there."""
+
+    writers = 1
+
+    def __init__(self, bad: Arrival) -> None:
+        self._bad = bad
+
+    async def add(self, arrivals: Sequence[Arrival], *, again: bool = False) -> list[Collected]:
+        if self._bad in arrivals:
+            raise StoreUnreachable("a statement takes too long")
+        return [cast("Collected", None) for _ in arrivals]
+
+    async def prove_writable(self, room: int = 0) -> None: ...
+
+
+async def test_one_message_that_fails_for_ever_is_tried_less_often_though_others_are_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    good, bad = failed("fine"), failed("never")
+    times: list[int] = []
+    monkeypatch.setattr(keeper, "PATIENCE", 0.0)
+
+    def noted(in_vain: int) -> float:
+        times.append(in_vain)
+        return 0.0
+
+    monkeypatch.setattr(keeper, "rest_after", noted)
+    keeps = Keeper(Picky(bad), asyncio.Event(), system_watch(), structlog.get_logger())
+    for _ in range(4):
+        assert await keeps.store_answers()
+        assert await keeps.keep([good], lambda: None) is not None
+        assert await keeps.keep([bad], lambda: None) is None
+    assert times == [1, 2, 3]
