@@ -68,7 +68,8 @@ def session_of(consumer: Consumer) -> Session:
 
 
 def intake_of(consumer: Consumer) -> Intake:
-    return session_of(consumer)._servings[0].intake
+    servings = session_of(consumer)._servings  # in no order
+    return next(each.intake for each in servings if each.intake._queue == QUEUE)
 
 
 def in_memory(intake: Intake) -> int:

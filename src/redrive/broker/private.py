@@ -136,7 +136,7 @@ class PrivateNode:
     def pause(self) -> None:
         """SIGSTOP: connections stay open and nobody answers."""
         if self._process is not None:
-            self._process.send(signal.SIGSTOP)
+            self._process.pause()
 
     def resume(self) -> None:
         """SIGCONT."""

@@ -137,6 +137,13 @@ class GuardedProcess:
             except ProcessLookupError:
                 return
 
+    def pause(self) -> None:
+        """SIGSTOP to the whole group; returns when it has stopped, which takes a busy machine a
+        moment."""
+        self.send(signal.SIGSTOP)
+        if self._popen.poll() is None:
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
     def kill(self) -> None:
         """kill -9 of the whole group; returns when it is gone."""
         self.send(signal.SIGKILL)

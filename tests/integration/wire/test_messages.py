@@ -186,11 +186,11 @@ async def test_a_consumer_acks_nothing_by_itself_before_it_is_cancelled(
     consumer._settlement._most = 3  # all may wait for the gap to close
     said, cancel = [], consuming.cancel
 
-    async def late(tag: str) -> None:
+    async def late(tag: str, **named: bool) -> None:
         for _ in range(10):  # more turns of the loop than two looks at stragglers take
             await asyncio.sleep(0)
         said.append(consumer.unanswered)
-        await cancel(tag)
+        await cancel(tag, **named)
 
     monkeypatch.setattr(consuming, "cancel", late)
     consumer.ack(second, third)
