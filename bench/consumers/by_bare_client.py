@@ -11,6 +11,9 @@ import asyncio
 from bench.movers import PREFETCH, Order
 from redrive.amqp import connect, parse_addresses
 
+_LAST_ACKS = 0.2
+"""Seconds for acks that the broker's channel has not passed on: closed, it forgets them."""
+
 
 async def consume(order: Order, stop: asyncio.Event) -> None:
     """Take what there is, then wait to be told to stop."""
@@ -24,5 +27,6 @@ async def consume(order: Order, stop: asyncio.Event) -> None:
             consumer.flush()
             left -= len(batch)
         await stop.wait()
+        await asyncio.sleep(_LAST_ACKS)
     finally:
         await connection.close()
