@@ -12,7 +12,15 @@ from typing import TypeVar
 
 from pamqp import base, commands
 
-from redrive.amqp import Channel, Connection, Consumer, Publisher, frames, parse_addresses
+from redrive.amqp import (
+    Budget,
+    Channel,
+    Connection,
+    Consumer,
+    Publisher,
+    frames,
+    parse_addresses,
+)
 from redrive.amqp.wire import Wire
 
 T = TypeVar("T")
@@ -78,7 +86,7 @@ class Stub:
     async def channel(self) -> Channel:
         return await self.answered(self.connection.channel(), [method(commands.Channel.OpenOk())])
 
-    async def consumer(self, channel: Channel, *, budget: int = 1 << 40) -> Consumer:
+    async def consumer(self, channel: Channel, *, budget: Budget | None = None) -> Consumer:
         replies = [
             method(commands.Basic.QosOk(), channel.number),
             method(commands.Basic.ConsumeOk(consumer_tag="any"), channel.number),

@@ -300,6 +300,7 @@ async def _run_collector(process: Process, store: Store) -> None:
     own = describe(settings.topology, settings.queue).queue_names()
     reading, redaction = understanding(settings), Redaction.by(settings.redaction)
     api = management(settings)
+    shared = limits(settings)
 
     async def list_queues() -> dict[str, str]:
         assert api is not None
@@ -312,7 +313,7 @@ async def _run_collector(process: Process, store: Store) -> None:
             store.letters,
             reading,
             connect=lambda name: connect(settings, name),
-            limits=limits(settings),
+            limits=shared,
             events=process.events,
             redaction=redaction,
             tally=process.tally,

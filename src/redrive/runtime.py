@@ -121,10 +121,11 @@ async def queue_site(
 
 
 def limits(settings: Settings) -> Limits:
-    """How much may be in flight."""
+    """How much may be in flight, for all that is given them."""
+    from redrive.amqp import Budget  # noqa: PLC0415
     from redrive.work.mover import Limits  # noqa: PLC0415
 
-    return Limits(prefetch=settings.broker.prefetch, budget=settings.broker.in_flight)
+    return Limits(prefetch=settings.broker.prefetch, budget=Budget(settings.broker.in_flight))
 
 
 def understanding(settings: Settings) -> Understanding:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from pamqp import commands
 
-from redrive.amqp import Channel, Connection, Consumer, Delivery, Properties
+from redrive.amqp import Budget, Channel, Connection, Consumer, Delivery, Properties
 from redrive.amqp.lane import Connect
 from redrive.broker.looking import NACK_IS_FREE
 from redrive.errors import CannotConnect
@@ -57,7 +57,7 @@ from tests.services.sweeping import (
 MESSAGES = 60
 EVERYTHING = [str(number) for number in range(MESSAGES)]
 KEEPS = "redrive keep"
-BUDGET, ONE_MORE = Limits(budget=3_000_000), 4_000_000
+BUDGET, ONE_MORE = Limits(budget=Budget(3_000_000)), 4_000_000
 
 
 async def lay_out(url: str, kind: Kind) -> None:

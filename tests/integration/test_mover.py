@@ -10,7 +10,16 @@ from urllib.parse import quote
 
 import pytest
 
-from redrive.amqp import Connection, Delivery, Properties, Publish, Refused, Returned, fields
+from redrive.amqp import (
+    Budget,
+    Connection,
+    Delivery,
+    Properties,
+    Publish,
+    Refused,
+    Returned,
+    fields,
+)
 from redrive.amqp import consumer as consumer_module
 from redrive.amqp.lane import Connect
 from redrive.domain import headers
@@ -445,7 +454,9 @@ async def test_the_budget_bounds_what_is_held_while_the_broker_confirms_nothing(
     way = await proxy("127.0.0.1", vhost.node.port)
     size, budget = 100_000, 3_000_000
     connect = lane_by(vhost.url, way.through(vhost.url))
-    async with moving(connect, MoveTo(), limits=Limits(prefetch=1000, budget=budget)) as running:
+    async with moving(
+        connect, MoveTo(), limits=Limits(prefetch=1000, budget=Budget(budget))
+    ) as running:
         await running.consumes(vhost.url)
         way.half_open()
         await publish(vhost.url, (message(n, body=bytes(size)) for n in numbered(200)))

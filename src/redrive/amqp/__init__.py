@@ -6,6 +6,7 @@ flag, every publish is mandatory.
 """
 
 from redrive.amqp.address import Address, parse_addresses
+from redrive.amqp.budget import Budget
 from redrive.amqp.channel import Channel
 from redrive.amqp.confirms import Confirmed, Outcome, Publish, Refused, Returned
 from redrive.amqp.connection import Connection, connect
@@ -16,6 +17,7 @@ from redrive.amqp.publisher import Publisher
 
 __all__ = [
     "Address",
+    "Budget",
     "Channel",
     "Confirmed",
     "Connection",

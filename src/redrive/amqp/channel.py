@@ -16,6 +16,7 @@ from pamqp import base, commands
 from pamqp.common import Arguments
 
 from redrive.amqp import frames
+from redrive.amqp.budget import Budget
 from redrive.amqp.confirms import Publish, Returned
 from redrive.amqp.consumer import Consumer
 from redrive.amqp.delivery import Delivery
@@ -212,13 +213,14 @@ class Channel:
         queue: str,
         *,
         prefetch: int,
-        budget: int = _UNBOUNDED,
+        budget: Budget | None = None,
         exclusive: bool = False,
         for_channel: bool = False,
         arguments: Arguments | None = None,
         patiently: bool = False,
     ) -> Consumer:
-        """Consume a queue, at most `prefetch` messages and `budget` bytes unsettled at a time.
+        """Consume a queue, at most `prefetch` messages unsettled at a time, and no more bytes than
+        the budget has.
 
         `for_channel` makes it the channel's prefetch, which only classic queues know.
         """
@@ -231,7 +233,9 @@ class Channel:
         )
         tag = f"redrive-{next(_consumer_numbers)}"
         self.delivers = frames.DELIVER.to_bytes(4) + frames.shortstr(tag)
-        self.consumer = Consumer(self, queue, tag, prefetch=prefetch, budget=budget)
+        self.consumer = Consumer(
+            self, queue, tag, prefetch=prefetch, budget=budget or Budget(_UNBOUNDED)
+        )
         await self.call(
             request(
                 commands.Basic.Consume,

@@ -1,8 +1,8 @@
 """A consumer: deliveries in batches as they arrive, and their settlement.
 
 A channel has one consumer, so its delivery tags are consecutive and acks can go out as ranges.
-Memory is bounded by `budget` bytes: while more than that is unsettled, the socket is not read,
-unless the prefetch lets no more come.
+Memory is bounded by a `Budget`, which consumers may share: while more than that is unsettled, the
+socket is not read, unless the prefetch lets no more come.
 So a connection with a budgeted consumer must not be the one whose confirms settle the deliveries:
 they would never be read. Publish on another connection.
 
@@ -20,6 +20,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from redrive.amqp import frames
+from redrive.amqp.budget import Budget
 from redrive.amqp.delivery import Delivery
 from redrive.amqp.settlement import Settlement
 from redrive.errors import BrokerError
@@ -35,7 +36,7 @@ class Consumer:
     """Deliveries of one queue. Made by `Channel.consume`."""
 
     def __init__(
-        self, channel: Channel, queue: str, tag: str, *, prefetch: int, budget: int
+        self, channel: Channel, queue: str, tag: str, *, prefetch: int, budget: Budget
     ) -> None:
         self.queue = queue
         self._channel = channel
@@ -56,6 +57,7 @@ class Consumer:
         self._settlement = Settlement(most_waiting=prefetch // 2)
         self._prefetch = prefetch
         self._stragglers: asyncio.TimerHandle | None = None
+        budget.join(self)
 
     # The wire's side
 
@@ -72,9 +74,12 @@ class Consumer:
             self._kept = deliveries[-1].tag
             self._settlement.hold(deliveries[0].tag)
             return False
-        self._held += sum([delivery.size for delivery in deliveries])
-        if self._held > self._budget:
-            self._weigh()
+        size = sum([delivery.size for delivery in deliveries])
+        self._held += size
+        if not self._closed:
+            self._budget.take(size)
+        if self._budget.is_spent:
+            self.weigh()
         first = not self._arrived
         self._arrived += deliveries
         return first
@@ -91,14 +96,19 @@ class Consumer:
         if not closed:
             self.wake()
             return
-        self._closed = True
+        self._close()
         self._arrived.clear()
         if self._stragglers is not None:
             self._stragglers.cancel()
-        if self._over:  # or the other channels of the connection would wait for ever
-            self._over = False
-            self._channel.wire.over_budget(self, over=False)
         self.wake()
+
+    def _close(self) -> None:
+        """Nothing can be settled any more."""
+        if self._closed:
+            return
+        self._closed = True
+        self._budget.part(self, self._held)
+        self.weigh()  # or the other channels of the connection would wait for ever
 
     # The owner's side
 
@@ -109,7 +119,7 @@ class Consumer:
     @property
     def fitting(self) -> int:
         """How many deliveries like those in hand the budget has room for; at least one."""
-        return max(1, self.unanswered * self._budget // max(1, self._held))
+        return max(1, self.unanswered * self._budget.size // max(1, self._held))
 
     @property
     def unanswered(self) -> int:
@@ -182,7 +192,7 @@ class Consumer:
         """Hold all that is still to arrive, without its content: whatever is asked of the broker
         meanwhile, it is not in memory. Nobody is handed any of it."""
         self._leaving = True
-        self._weigh()
+        self.weigh()
         self.wake()
 
     def reject(self, delivery: Delivery) -> None:
@@ -195,17 +205,17 @@ class Consumer:
             self._channel.commit()
         self._settlement.gone(delivery.tag)
         self._release(delivery.size)
-        if self._held > self._budget:
-            self._weigh()
+        if self._budget.is_spent:
+            self.weigh()
 
     def _release(self, size: int) -> None:
         self._held -= size
-        if self._over:
-            self._weigh()
+        if not self._closed:
+            self._budget.release(size)
 
-    def _weigh(self) -> None:
+    def weigh(self) -> None:
         """Have nothing read while the budget is spent and more may come that has to be kept."""
-        over = self._held > self._budget and not (self.is_full or self._leaving or self._closed)
+        over = self._budget.is_spent and not (self.is_full or self._leaving or self._closed)
         if over is not self._over:
             self._over = over
             self._channel.wire.over_budget(self, over=over)
@@ -233,8 +243,8 @@ class Consumer:
             self._channel.commit()
             self._settlement.answered_up_to(self._unread)
             self._unread = 0
-        if self._held > self._budget:
-            self._weigh()  # what was answered makes room for others
+        if self._budget.is_spent:
+            self.weigh()  # what was answered makes room for others
         if self._settlement.waiting and self._stragglers is None:
             loop = asyncio.get_running_loop()
             self._stragglers = loop.call_later(_STRAGGLERS_AFTER, self._flush_stragglers)
@@ -265,7 +275,7 @@ class Consumer:
                 frames.nack(self._channel.number, 0, multiple=True, requeue=True)
             )
             self._channel.commit()
-        self._closed = True
+        self._close()
 
     def _flush_stragglers(self) -> None:
         self._stragglers = None

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from redrive.amqp import Channel, Connection, Consumer
+from redrive.amqp import Budget, Channel, Connection, Consumer
 from redrive.consumer.alone import Alone
 from redrive.consumer.copies import Copies
 from redrive.consumer.gate import Gate
@@ -159,14 +159,19 @@ class Serving:
     async def _consume(self, declared: Declared) -> Sources:
         """Consume a handler's queue and the one beside it, of which no more is taken than can be
         handled at a time: what a crash finds there is handled alone."""
-        source, budget = self._shared.source, self._shared.budget
+        source = self._shared.source
         own_channel, again_channel = await self._channel(source), await self._channel(source)
         own = await own_channel.consume(
-            declared.name, prefetch=self._registered.prefetch, budget=budget, patiently=True
+            declared.name,
+            prefetch=self._registered.prefetch,
+            budget=Budget(self._shared.budget),
+            patiently=True,
         )
         # Not patiently: nobody handles yet what the first one brings.
         prefetch = min(self._registered.concurrency, MOST_PREFETCH)
-        again = await again_channel.consume(declared.again, prefetch=prefetch, budget=budget)
+        again = await again_channel.consume(
+            declared.again, prefetch=prefetch, budget=Budget(self._shared.budget)
+        )
         return Sources(
             Supply(own, self._registered.prefetch, self._consume_anew),
             Supply(again, prefetch, self._consume_anew),
@@ -174,7 +179,7 @@ class Serving:
 
     async def _consume_anew(self, queue: str, prefetch: int) -> Consumer:
         channel = await self._channel(self._shared.source)
-        budget = self._shared.budget
+        budget = Budget(self._shared.budget)
         return await channel.consume(queue, prefetch=prefetch, budget=budget, patiently=True)
 
     def _settling(self, declared: Declared) -> Settling:

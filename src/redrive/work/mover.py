@@ -8,7 +8,7 @@ What it guarantees:
 - A message that cannot be sent (`Unpublishable`, or the broker closed the channel on it twice) is
   treated as the plan's owner says: parked by a reject, where its queue has a dead letter exchange
   for that, or left in its queue. The messages behind it go through.
-- At most `prefetch` messages and `budget` bytes are in flight.
+- At most `prefetch` messages are in flight, and no more bytes than the budget has.
 - What a plan holds stays unsettled, costs no memory, and goes back to its queue at the end, unseen
   by anybody in between.
 
@@ -24,13 +24,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Protocol
 
 import structlog
 
-from redrive.amqp import Delivery, Publish, Refused, Returned
+from redrive.amqp import Budget, Delivery, Publish, Refused, Returned
 from redrive.amqp.confirms import CONFIRMED
 from redrive.amqp.lane import Connect, Lane, LaneOutcome, Poison
 from redrive.amqp.supervision import supervise
@@ -125,10 +125,10 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much may be in flight at a time."""
+    """How much may be in flight at a time. Whoever is given the same limits shares the budget."""
 
     prefetch: int = 1000
-    budget: int = 64_000_000
+    budget: Budget = field(default_factory=lambda: Budget(64_000_000))
     widest: int = 65_535
     """The most that a pass makes of the prefetch where it holds much. A prefetch has 16 bits."""
 

@@ -40,7 +40,7 @@ class OneByOne:
         self._connection = connection
         self._queue = queue
         self._count = count
-        self._budget = limits.budget
+        self._budget = limits.budget.size
         self._pace = pace
         self._channel: Channel | None = None
         self._held: list[int] = []  # tags

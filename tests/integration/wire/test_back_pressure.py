@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from redrive.amqp import (
+    Budget,
     Channel,
     Confirmed,
     Connection,
@@ -34,7 +35,9 @@ async def test_a_slow_consumer_is_sent_no_more_than_its_budget_and_then_goes_on(
     await channel.declare_queue("q")
     await fill(connection, "q", [bytes(MIB)] * 60)
     async with connected(vhost.url) as reader:
-        consumer = await (await reader.channel()).consume("q", prefetch=1000, budget=8 * MIB)
+        consumer = await (await reader.channel()).consume(
+            "q", prefetch=1000, budget=Budget(8 * MIB)
+        )
         await _settled(lambda: consumer.unsettled_bytes)  # it is slow: all that may come has come
         most = consumer.unsettled_bytes
         found = 0
@@ -57,7 +60,9 @@ async def test_the_socket_is_left_unread_while_the_budget_is_spent(
     await fill(connection, "q", [bytes(MIB)] * 60)
     way = await proxy("127.0.0.1", vhost.node.port)
     async with connected(way.through(vhost.url)) as reader:
-        consumer = await (await reader.channel()).consume("q", prefetch=1000, budget=4 * MIB)
+        consumer = await (await reader.channel()).consume(
+            "q", prefetch=1000, budget=Budget(4 * MIB)
+        )
         held = await take(consumer, 4)
         (seen,) = way.connections
         await _settled(lambda: sum(seen.count.values()))
@@ -88,7 +93,9 @@ async def test_a_consumer_that_is_paused_can_be_cancelled(
     await channel.declare_queue("q")
     await fill(connection, "q", [bytes(MIB)] * 40)
     async with connected(vhost.url) as reader:
-        consumer = await (await reader.channel()).consume("q", prefetch=1000, budget=2 * MIB)
+        consumer = await (await reader.channel()).consume(
+            "q", prefetch=1000, budget=Budget(2 * MIB)
+        )
         held = await take(consumer, 2)
         await soon(consumer.cancel())
         while batch := await consumer.next_batch():
@@ -105,7 +112,9 @@ async def test_a_paused_connection_outlives_its_heartbeats(
     await channel.declare_queue("q")
     await fill(connection, "q", [bytes(MIB)] * 20)
     async with connected(f"{vhost.url}?heartbeat=1") as reader:
-        consumer = await (await reader.channel()).consume("q", prefetch=1000, budget=2 * MIB)
+        consumer = await (await reader.channel()).consume(
+            "q", prefetch=1000, budget=Budget(2 * MIB)
+        )
         held = await take(consumer, 2)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(reader.lost(), 4)

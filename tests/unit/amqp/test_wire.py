@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pamqp import commands
 
 from redrive.amqp import (
+    Budget,
     Channel,
     Consumer,
     Delivery,
@@ -431,7 +432,7 @@ def _fill(stub: Stub, consumer: Consumer, count: int) -> None:
 async def _budgeted() -> tuple[Stub, Channel, Consumer, list[Delivery]]:
     stub = Stub()
     channel = await stub.channel()
-    consumer = await stub.consumer(channel, budget=5000)
+    consumer = await stub.consumer(channel, budget=Budget(5000))
     _fill(stub, consumer, 100)
     return stub, channel, consumer, await consumer.next_batch()
 
