@@ -444,6 +444,25 @@ class WatchedConsumer(consumer_module.Consumer):
         return first
 
 
+async def test_what_stays_for_long_takes_nothing_of_the_budget_and_the_others_go_through(
+    vhost: Vhost,
+) -> None:
+    class LargeOnesStay(MoveTo):
+        def decide(self, delivery: Delivery, user: str) -> Instruction:
+            if len(delivery.body) > 1000:
+                return Stay("too large", wait=timedelta(hours=1))
+            return super().decide(delivery, user)
+
+    await lay_out(vhost.url, "classic")
+    large = [message(n, body=bytes(400_000)) for n in numbered(20)]
+    small = [message(f"small {n}") for n in numbered(20)]
+    await publish(vhost.url, large + small)
+    limits = Limits(prefetch=100, budget=Budget(1_000_000))
+    async with moving(vhost.url, LargeOnesStay(), limits=limits):
+        await holds(vhost.url, TARGET, 20)
+    await holds(vhost.url, SOURCE, 20)
+
+
 @both_kinds
 async def test_the_budget_bounds_what_is_held_while_the_broker_confirms_nothing(
     vhost: Vhost, proxy: NewProxy, kind: Kind, monkeypatch: pytest.MonkeyPatch

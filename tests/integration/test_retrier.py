@@ -325,6 +325,7 @@ FORGED = {
     "x-death with a queue that is a number": {
         "x-death": fields.array([fields.table({"queue": fields.int32(1)})])
     },
+    "100,000 deaths that are nothing": {headers.DEATHS: fields.array([b"V"] * 100_000)},
     "5,000 headers": {f"h{n}": fields.int32(n) for n in range(5000)},
 }
 

@@ -36,7 +36,8 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The broker answered with a nack: a queue was full or failed; the broker does not have it."""
+    """The broker answered with a nack: a queue was full or failed, and does not have it. Where the
+    message was routed to several queues, the others may have it all the same."""
 
 
 Outcome = Confirmed | Returned | Refused

@@ -188,6 +188,10 @@ class Consumer:
         self._settlement.hold(delivery.tag)
         self._release(delivery.size)
 
+    def unload(self, delivery: Delivery) -> None:
+        """Forget the content of a delivery that is to be answered later."""
+        self._release(delivery.unload())
+
     def leave(self) -> None:
         """Hold all that is still to arrive, without its content: whatever is asked of the broker
         meanwhile, it is not in memory. Nobody is handed any of it."""

@@ -29,6 +29,12 @@ class Delivery:
         self.body = body
         self.size = len(body) + len(properties) + _BOOKKEEPING  # what it counts against a budget
 
+    def unload(self) -> int:
+        """Forget the content; how many bytes that frees."""
+        freed = self.size
+        self.properties, self.body, self.size = b"", b"", 0
+        return freed
+
     def __repr__(self) -> str:
         return (
             f"Delivery(tag={self.tag}, exchange={self.exchange!r}, "

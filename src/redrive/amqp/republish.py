@@ -168,6 +168,9 @@ def _shorten(ours: dict[bytes, bytes]) -> None:
 
     _cut_text(ours, _STACK, excess())
     deaths = array_items(ours.get(_DEATHS))
+    if len(deaths) > headers.MAX_DEATHS and excess() > 0:  # forged: we write no more than that
+        deaths = deaths[-headers.MAX_DEATHS :]
+        ours[_DEATHS] = fields.array(deaths)
     while deaths and excess() > 0:
         deaths = deaths[1:]
         ours[_DEATHS] = fields.array(deaths)

@@ -4,7 +4,8 @@ What it guarantees:
 - A delivery is acked only after the broker confirmed the copy. Killed between any two steps, the
   message is where it was, or twice, never nowhere.
 - Every publish is mandatory; what no queue takes, or a full queue refuses, goes back to the plan
-  for a second thought and otherwise stays in its queue.
+  for a second thought and otherwise stays in its queue. While it waits for room it is kept, and
+  not given back: each return counts towards a queue's delivery limit.
 - A message that cannot be sent (`Unpublishable`, or the broker closed the channel on it twice) is
   treated as the plan's owner says: parked by a reject, where its queue has a dead letter exchange
   for that, or left in its queue. The messages behind it go through.
@@ -54,7 +55,8 @@ class Park:
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """Leave the delivery in its queue: give it back after a wait, during which it is held."""
+    """Leave the delivery in its queue: give it back after a wait, during which it is held, without
+    its content."""
 
     reason: str
     wait: timedelta = timedelta(seconds=1)
@@ -70,7 +72,16 @@ class Hold:
     reason: str = ""
 
 
-Instruction = Publish | Park | Stay | Hold
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Publish it after a wait. A stop before that gives the delivery back."""
+
+    publish: Publish
+    reason: str
+    wait: timedelta
+
+
+Instruction = Publish | Park | Stay | Hold | Later
 Pace = Callable[[int], Awaitable[None]]
 """Waits as long as is due after so many publishes."""
 Prepare = Callable[[Sequence[Delivery]], Awaitable[None]]
@@ -90,6 +101,9 @@ class Source(Protocol):
     def requeue(self, delivery: Delivery) -> None: ...
     def reject(self, delivery: Delivery) -> None: ...
     def hold(self, delivery: Delivery) -> None: ...
+    def unload(self, delivery: Delivery) -> None:
+        """Forget the content of a delivery that is to be answered later."""
+
     def flush(self) -> None: ...
     async def cancel(self) -> None: ...
     async def give_back(self) -> None:
@@ -287,6 +301,8 @@ class MoverSession:
                 self._consumer.check()  # the wait may have been long, and what we hold void
                 if self._pace is None:
                     started = self._start(batch, started, most)
+                    if started < len(batch):
+                        await asyncio.sleep(0)  # or nobody would hear that the broker is blocked
                     continue
                 if self._stopping.is_set():  # at this pace the rest would take long
                     for delivery in batch[started:]:
@@ -311,7 +327,7 @@ class MoverSession:
         """Send deliveries on their way, from a position on, for one breath; where it stopped."""
         decide, user = self._plan.decide, self._lane.user
         publishes: list[Publish] = []
-        others: list[tuple[Delivery, Park | Stay | Hold]] = []
+        others: list[tuple[Delivery, Park | Stay | Hold | Later]] = []
         first, taken = position, 0
         end = min(len(batch), position + most)
         while position < end and taken < _BREATH:
@@ -350,13 +366,15 @@ class MoverSession:
             assert isinstance(delivery, Delivery)
             self._leave(delivery, self._plan.poisoned(delivery, str(error)))
 
-    def _leave(self, delivery: Delivery, instruction: Park | Stay | Hold) -> None:
+    def _leave(self, delivery: Delivery, instruction: Park | Stay | Hold | Later) -> None:
         if isinstance(instruction, Park):
             self._park(delivery, instruction)
         elif isinstance(instruction, Hold):
             self._hold(delivery, instruction)
+        elif isinstance(instruction, Later):
+            self._tasks.create_task(self._publish_later(delivery, instruction))
         else:
-            self._tasks.create_task(self._give_back(delivery, instruction))
+            self._tasks.create_task(self._give_back_later(delivery, instruction))
 
     # Outcomes come back
 
@@ -419,10 +437,25 @@ class MoverSession:
             self._said = reason
             self._log.warning("mover.stays", reason=reason, routing_key=delivery.routing_key)
 
-    async def _give_back(self, delivery: Delivery, stay: Stay) -> None:
+    async def _publish_later(self, delivery: Delivery, later: Later) -> None:
+        self._say_stays(delivery, later.reason)
+        await self._wait(later.wait)
+        if self._stopping.is_set():
+            self._give_back(delivery)
+        else:
+            self._follow(delivery, later.publish)
+
+    async def _give_back_later(self, delivery: Delivery, stay: Stay) -> None:
         self._say_stays(delivery, stay.reason)
+        self._consumer.unload(delivery)
+        await self._wait(stay.wait)
+        self._give_back(delivery)
+
+    async def _wait(self, wait: timedelta) -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), stay.wait.total_seconds())
+            await asyncio.wait_for(self._stopping.wait(), wait.total_seconds())
+
+    def _give_back(self, delivery: Delivery) -> None:
         self._consumer.requeue(delivery)
         self._counts.stayed += 1
         self._land(1)

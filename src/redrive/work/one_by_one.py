@@ -135,6 +135,10 @@ class OneByOne:
         self._held_since = min(self._held_since, self._under_way[delivery])
         self._release(delivery)
 
+    def unload(self, delivery: Delivery) -> None:
+        self._unsettled -= delivery.unload()
+        self._room.set()
+
     def _release(self, delivery: Delivery) -> None:
         del self._under_way[delivery]
         self._unsettled -= delivery.size

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from functools import partial
 
+from redrive.amqp import Budget
 from redrive.amqp.lane import Connect
 from redrive.broker.topology import delay_queue_of, describe, retry_queue_of
 from redrive.domain import metrics
@@ -60,13 +62,15 @@ class Retrier:
                 names, policies, self._path, tier_again=last_tier, parks=waited in parking
             )
         tally, place = tally or Tally(), _places(names, topology, queues)
+        share = limits.budget.size // len(plans)
         awaited = Awaited(plans, on_ready)
         self.movers = [
             Mover(
                 queue,
                 plan,
                 connect=connect,
-                limits=limits,
+                # Not one budget for all: what waits for room in one must not stop the others.
+                limits=replace(limits, budget=Budget(share)),
                 meter=Meter(
                     tally, role="retrier", place=place, on_ready=partial(awaited.here, queue)
                 ),
@@ -94,6 +98,7 @@ def retry_names(topology: TopologySettings, queues: Sequence[QueueSettings]) -> 
         own_queues=describe(topology, tuple(queues)).queue_names(),
         route_delay=names.route_delay,
         dead=Route(exchange=names.dlq_exchange, routing_key=names.dlq_routing_key),
+        dead_queue=names.dlq_queue,
         return_exchange=names.return_exchange,
         tiers=len(topology.tiers),
         prefix=topology.prefix,
@@ -109,7 +114,7 @@ def _places(
     def place(exchange: str, key: str) -> tuple[Metric, str] | None:
         if exchange == names.route_delay:
             return metrics.RETRIES, key.rpartition(".")[2]
-        if exchange == names.dead.exchange:
+        if exchange == names.dead.exchange or (exchange, key) == ("", names.dead_queue):
             return metrics.DEAD, ""
         if (exchange, key) in own:
             return metrics.RETRIES, "own"

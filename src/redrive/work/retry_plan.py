@@ -48,6 +48,7 @@ class RetryNames:
     own_queues: Collection[str]
     route_delay: str
     dead: Route
+    dead_queue: str
     return_exchange: str
     tiers: int
     prefix: str = ""
@@ -76,7 +77,7 @@ class RetryPlan:
         self._names = names
         self._policies = policies
         self._delay = delay
-        self._dead_letters = DeadLetters(names.dead, parks=parks)
+        self._dead_letters = DeadLetters(names.dead, names.dead_queue, parks=parks)
         self._return_exchange = fields.longstr(names.return_exchange)
         self._origins = Origins(names.own_queues)
         self._book: PolicyBook | None = None  # the one that all decisions kept in mind are by
@@ -117,7 +118,7 @@ class RetryPlan:
         self, delivery: Delivery, sent: Publish, outcome: Returned | Refused
     ) -> Instruction:
         if self._dead_letters.is_bound_for(sent):
-            return self._dead_letters.stuck(outcome)
+            return self._dead_letters.stuck(sent, outcome)
         where = f"the delay queue {sent.routing_key!r}"
         if sent.exchange:
             where = f"the delay queue behind {sent.exchange!r} with key {sent.routing_key!r}"

@@ -5,6 +5,11 @@ the broker strips, names the one queue. A queue that is not bound (yet) is looke
 that is full, or whose node is down, makes the message wait in the last tier again, its attempts
 unchanged. One whose own time has not come yet (`redrive-not-before`) waits on the next rung of the
 ladder.
+
+A policy may send it by its exchange instead, and so goes what only its owner's connection may
+touch. A full queue refuses it there, and not for the others that the exchange has: they have it. So
+what was refused, or may have been sent before, goes to its own queue alone; by the exchange only if
+that cannot be, and refused once more, to the dead letter queue.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ from typing import Final, NamedTuple
 
 from redrive.amqp import Delivery, Properties, Publish, Refused, Returned, fields
 from redrive.amqp.fields import octets, text_of
-from redrive.amqp.republish import Draft
+from redrive.amqp.republish import Draft, marked_redelivered
 from redrive.broker.ladder import next_rung, rung_name
 from redrive.broker.topology import return_key
 from redrive.domain import headers
@@ -30,6 +35,7 @@ _QUEUE: Final = octets(headers.QUEUE)
 _EXCHANGE: Final = octets(headers.EXCHANGE)
 _ROUTING_KEY: Final = octets(headers.ROUTING_KEY)
 _NOT_BEFORE: Final = octets(headers.NOT_BEFORE)
+_REDELIVERED: Final = octets(headers.REDELIVERED)
 _BCC: Final = fields.entry(b"BCC", b"")
 _LONGEST_WAIT: Final = timedelta(days=3650) // timedelta(milliseconds=1)
 _REMEMBERED: Final = 4096
@@ -67,7 +73,7 @@ class ReturnPlan:
         self._policies = policies
         self._path = path
         self._tier_again = tier_again
-        self._dead_letters = DeadLetters(names.dead, parks=parks)
+        self._dead_letters = DeadLetters(names.dead, names.dead_queue, parks=parks)
         self._book: PolicyBook | None = None  # the one that all ways kept in mind are by
         self._ways: dict[_Names, _Way] = {}
 
@@ -87,6 +93,8 @@ class ReturnPlan:
             if rung is not None:
                 return _OnTheLadder("", rung, draft.seal(keep_deaths=False), delivery.body)
             del ours[_NOT_BEFORE]
+        if not way.bcc and _REDELIVERED in ours:
+            way = self._only_to(text_of(names[0]) or "", way.route.routing_key)
         (exchange, key), bcc = way
         properties = draft.seal(keep_deaths=False, only_on_the_way=bcc)
         return Publish(exchange, key, properties, delivery.body)
@@ -100,13 +108,16 @@ class ReturnPlan:
         if policy is not None and policy.return_to == "exchange" and exchange is not None:
             way = _Way(Route(exchange, key), b"")
         else:
-            bcc = fields.array((fields.longstr(return_key(queue)),))
-            way = _Way(Route(self._names.return_exchange, key), _BCC + bcc)
+            way = self._only_to(queue, key)
         if sum(len(name) for name in names if name is not None) <= _LONGEST:
             if len(self._ways) >= _REMEMBERED:
                 self._ways.clear()
             self._ways[names] = way
         return way
+
+    def _only_to(self, queue: str, key: str) -> _Way:
+        bcc = fields.array((fields.longstr(return_key(queue)),))
+        return _Way(Route(self._names.return_exchange, key), _BCC + bcc)
 
     def _next_rung(self, not_before: bytes) -> str | None:
         """Where to wait on; None if the time has come, or nobody can tell."""
@@ -121,16 +132,32 @@ class ReturnPlan:
         self, delivery: Delivery, sent: Publish, outcome: Returned | Refused
     ) -> Instruction:
         if self._dead_letters.is_bound_for(sent):
-            return self._dead_letters.stuck(outcome)
+            return self._dead_letters.stuck(sent, outcome)
         properties = Properties.read(sent.properties)
         if isinstance(sent, _OnTheLadder):
             return self._back_early(sent, properties)
         if isinstance(outcome, Refused):
-            return self._wait_again(sent, properties, "its queue is full")
+            return self._refused(sent, properties)
         if sent.exchange != self._names.return_exchange or isinstance(sent, _SecondTry):
             reason = f"no queue took it back: {outcome.reason} from exchange {sent.exchange!r}"
             return self._dead_letters.after(sent, reason)
         return await self._restore(sent, properties)
+
+    def _refused(self, sent: Publish, properties: Properties) -> Publish:
+        if sent.exchange in ("", self._names.return_exchange):  # by which it goes to one queue only
+            return self._wait_again(sent, properties)
+        was_marked = properties.header_field(headers.REDELIVERED) is not None
+        raw = marked_redelivered(sent.properties)  # another queue may have it
+        marked = Publish(sent.exchange, sent.routing_key, raw, sent.body)
+        if sent.exchange == self._tier_again.exchange:
+            reason = "its queue cannot take it now, and the last tier is full"
+            return self._dead_letters.after(marked, reason)
+        if was_marked:
+            reason = f"a queue behind exchange {sent.exchange!r} is full, and others may have it"
+            return self._dead_letters.after(marked, reason)
+        (exchange, key), bcc = self._only_to(_text(properties, headers.QUEUE), sent.routing_key)
+        raw = Properties.read(raw).with_headers({"BCC": bcc[len(_BCC) :]}).raw
+        return Publish(exchange, key, raw, sent.body)
 
     def _back_early(self, sent: Publish, properties: Properties) -> Publish:
         """Its rung is missing or full: rather too early than never."""
@@ -148,17 +175,21 @@ class ReturnPlan:
             bindable = await self._path.restore(_text(properties, headers.QUEUE))
         except Unreachable as error:
             if isinstance(error, Down):
-                return self._wait_again(sent, properties, str(error))
-            return self._dead_letters.after(sent, str(error))
+                return self._wait_again(sent, properties)
+            if not self._may_go_by_exchange(sent.routing_key):
+                return self._dead_letters.after(sent, str(error))
+            bindable = False
         if bindable:
             return _SecondTry(sent.exchange, sent.routing_key, sent.properties, sent.body)
         # A queue that only its owner's connection may touch: by the way it came.
         by = Route(exchange=_text(properties, headers.EXCHANGE), routing_key=sent.routing_key)
         return _sent_by(by, properties, sent.body)
 
-    def _wait_again(self, sent: Publish, properties: Properties, why: str) -> Publish:
-        if sent.exchange == self._tier_again.exchange:
-            return self._dead_letters.after(sent, f"{why}, and so is the last tier")
+    def _may_go_by_exchange(self, key: str) -> bool:
+        policy = self._policies().find(key)
+        return policy is not None and policy.return_to == "exchange"
+
+    def _wait_again(self, sent: Publish, properties: Properties) -> Publish:
         return _sent_by(self._tier_again, properties, sent.body)
 
     def poisoned(self, delivery: Delivery, reason: str) -> Park | Stay:

@@ -6,8 +6,9 @@ What it guarantees:
 - A letter is published once for each claim. Only what certainly is in no queue (returned as
   unroutable) is published a second time, after its queue was looked for and bound.
 - Every claim has one of three results: `sent` (confirmed), `refused` (certainly in no queue), or
-  `in_doubt` (no answer before the connection was gone, or for too long). After a crash the store
-  makes it `in_doubt`. What is in doubt is never sent again by itself.
+  `in_doubt` (no answer before the connection was gone, or for too long; or refused by one queue of
+  an exchange that may have others). After a crash the store makes it `in_doubt`. What is in doubt
+  is never sent again by itself.
 - One bad letter does not spoil its neighbours: what cannot be published is refused before it is
   sent, and the first letter to an exchange goes alone, so that an exchange that is gone or
   forbidden closes the channel on it only.
@@ -105,6 +106,7 @@ class Sender:
         self._tally = tally or Tally()
         self._connect = connect
         self._return_exchange = return_exchange
+        self._to_one_queue = frozenset(("", return_exchange))
         self._own_queues = own_queues
         self._path = ReturnPath(return_exchange, connect)
         self._notes: dict[str, Notes] = {}
@@ -276,6 +278,8 @@ class Sender:
             return Sent(claim=claim, result=Result.SENT)
         if isinstance(outcome, Returned) and claim.queue is not None and sending.tries == 1:
             return await self._find_queue(sending, claim.queue)
+        if not isinstance(outcome, Returned) and sending.exchange not in self._to_one_queue:
+            return Sent(claim=claim, result=Result.IN_DOUBT)
         where = f"queue {claim.queue!r}" if claim.queue is not None else "the exchange"
         return Sent(
             claim=claim,

@@ -263,6 +263,9 @@ class Window:
     def reject(self, delivery: Delivery) -> None:
         self._of.pop(delivery).consumer.reject(delivery)
 
+    def unload(self, delivery: Delivery) -> None:
+        self._of[delivery].consumer.unload(delivery)
+
     def hold(self, delivery: Delivery) -> None:
         taken = self._of.pop(delivery)
         consumer = taken.consumer

@@ -249,6 +249,12 @@ def test_what_is_added_has_at_most_16_kib_and_the_stack_is_cut_first() -> None:
     assert 15 * 1024 < sum(len(field) for _, field in found.entries()) <= 16 * 1024
 
 
+def test_of_forged_deaths_that_are_too_many_the_newest_are_kept() -> None:
+    forged = fields.array([b"V"] * 60_000 + [fields.int32(n) for n in range(20)])
+    found = again(with_headers((b"redrive-deaths", forged)))
+    assert found.header("redrive-deaths") == list(range(20))
+
+
 def test_old_deaths_are_cut_before_the_reason() -> None:
     deaths = [sized(b"S", bytes((65 + n,)) * 1_000) for n in range(20)]
     raw = with_headers((b"x-death", array(*reversed(deaths))))

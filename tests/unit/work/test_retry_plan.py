@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from redrive.domain import headers
 from redrive.domain.policy import Policy, PolicyBook
 from redrive.settings.sections import QueueSettings, TopologySettings
 from redrive.work.dead_letters import DeadLetters, Route
-from redrive.work.mover import Park, Stay
+from redrive.work.mover import Later, Park, Stay
 from redrive.work.retrier import retry_names
 from redrive.work.retry_plan import RetryPlan
 
@@ -126,9 +126,60 @@ async def test_what_is_the_matter_with_a_tier_is_said(
     found = Properties.read(dead.properties)
     assert said in str(found.header(headers.ERROR_REASON))
     assert found.header(headers.ERROR_TYPE) == "UNDELIVERABLE"
-    stays = await plan().reconsider(message, dead, outcome)
-    assert isinstance(stays, Stay)
-    assert said in stays.reason
+
+
+async def test_what_the_dead_letter_queue_refused_is_tried_by_name_and_marked_then_waits() -> None:
+    decides, message = plan(), delivery()
+    dead = Publish("dlq-exchange", "dlq-routing-key", delivery().properties, b"{}")
+    by_name = await decides.reconsider(message, dead, Refused())
+    assert isinstance(by_name, Publish)
+    assert (by_name.exchange, by_name.routing_key) == ("", "dlq-queue")
+    assert Properties.read(by_name.properties).header(headers.REDELIVERED) is True
+    later = await decides.reconsider(message, by_name, Refused())
+    assert isinstance(later, Later)
+    assert "is full" in later.reason
+    assert (later.publish.exchange, later.publish.routing_key) == ("", "dlq-queue")
+
+
+async def test_who_may_not_name_the_dead_letter_queue_is_refused_that_once() -> None:
+    decides, message = plan(), delivery()
+    dead = Publish("dlq-exchange", "dlq-routing-key", delivery().properties, b"{}")
+    by_name = await decides.reconsider(message, dead, Refused())
+    assert isinstance(by_name, Publish)
+    later = await decides.reconsider(message, by_name, FORBIDDEN)
+    assert isinstance(later, Later)
+    assert later.publish.exchange == "dlq-exchange"
+    again = await decides.reconsider(message, later.publish, Refused())
+    assert isinstance(again, Later)
+    assert again.publish.exchange == "dlq-exchange"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"), [(NO_ROUTE, "is missing"), (FORBIDDEN, "is refused to us")]
+)
+async def test_what_the_dead_letter_exchange_cannot_deliver_waits_unmarked(
+    outcome: Returned, said: str
+) -> None:
+    dead = Publish("dlq-exchange", "dlq-routing-key", delivery().properties, b"{}")
+    later = await plan().reconsider(delivery(), dead, outcome)
+    assert isinstance(later, Later)
+    assert said in later.reason
+    assert later.publish.exchange == "dlq-exchange"
+    assert Properties.read(later.publish.properties).header(headers.REDELIVERED) is None
+
+
+async def test_what_has_waited_long_is_given_back_before_the_broker_takes_it_back() -> None:
+    decides = plan()
+    found: Any = Publish("dlq-exchange", "dlq-routing-key", delivery().properties, b"{}")
+    waited = timedelta()
+    for _ in range(1000):
+        found = await decides.reconsider(delivery(), found, NO_ROUTE)
+        if not isinstance(found, Later):
+            break
+        waited, found = waited + found.wait, found.publish
+    assert isinstance(found, Stay)
+    assert found.wait == timedelta()
+    assert timedelta(minutes=15) < waited < timedelta(minutes=25)
 
 
 def test_poison_parks_only_where_rejected_messages_are_known_to_be_kept() -> None:
@@ -142,7 +193,7 @@ def test_poison_parks_only_where_rejected_messages_are_known_to_be_kept() -> Non
 def test_a_reason_of_a_wrong_type_is_replaced_when_a_message_gets_stuck() -> None:
     put = {headers.ERROR_TYPE: fields.int32(1), headers.ERROR_REASON: fields.table({})}
     sent = Publish("x", "k", Properties.empty().with_headers(put).raw, b"")
-    dead = DeadLetters(Route("dlq-exchange", "dead")).after(sent, "gone")
+    dead = DeadLetters(Route("dlq-exchange", "dead"), "dlq-queue").after(sent, "gone")
     found = Properties.read(dead.properties)
     assert found.header(headers.ERROR_TYPE) == "UNDELIVERABLE"
     assert found.header(headers.ERROR_REASON) == "gone"
