@@ -88,8 +88,9 @@ class Lane:
     @property
     def unanswered(self) -> int:
         """Publishes of which nobody knows whether the broker has them."""
+        # While it recovers, whatever is sent is one of those in doubt.
         sent = self._publisher.unanswered if self._publisher is not None else ()
-        return len(sent) + len(self._in_doubt)
+        return len(self._in_doubt) or len(sent)
 
     async def ready(self) -> None:
         """Wait while the broker blocks publishers or the socket is full.

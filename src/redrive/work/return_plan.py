@@ -9,7 +9,9 @@ ladder.
 A policy may send it by its exchange instead, and so goes what only its owner's connection may
 touch. A full queue refuses it there, and not for the others that the exchange has: they have it. So
 what was refused, or may have been sent before, goes to its own queue alone; by the exchange only if
-that cannot be, and refused once more, to the dead letter queue.
+that cannot be, and refused once more, to the dead letter queue. An exchange that is gone, or that
+we may not write to, closes the channel on what is sent there, and all that is on its way is in
+doubt: so it is not tried again with every message.
 """
 
 from __future__ import annotations
@@ -38,6 +40,9 @@ _NOT_BEFORE: Final = octets(headers.NOT_BEFORE)
 _REDELIVERED: Final = octets(headers.REDELIVERED)
 _BCC: Final = fields.entry(b"BCC", b"")
 _LONGEST_WAIT: Final = timedelta(days=3650) // timedelta(milliseconds=1)
+_CLOSES_THE_CHANNEL: Final = frozenset((403, 404))
+_NOT_TRIED_FOR: Final = 30.0
+"""Seconds for which an exchange counts as gone that was."""
 _REMEMBERED: Final = 4096
 """How many ways back are kept in mind. Beyond it all are forgotten: what repeats comes back."""
 _LONGEST: Final = 1024
@@ -76,6 +81,7 @@ class ReturnPlan:
         self._dead_letters = DeadLetters(names.dead, names.dead_queue, parks=parks)
         self._book: PolicyBook | None = None  # the one that all ways kept in mind are by
         self._ways: dict[_Names, _Way] = {}
+        self._gone: dict[str, tuple[float, str]] = {}  # exchanges: until when, and why
 
     def decide(self, delivery: Delivery, user: str) -> Instruction:
         draft = Draft(delivery, user)
@@ -93,8 +99,12 @@ class ReturnPlan:
             if rung is not None:
                 return _OnTheLadder("", rung, draft.seal(keep_deaths=False), delivery.body)
             del ours[_NOT_BEFORE]
-        if not way.bcc and _REDELIVERED in ours:
-            way = self._only_to(text_of(names[0]) or "", way.route.routing_key)
+        if not way.bcc:
+            if _REDELIVERED in ours:
+                way = self._only_to(text_of(names[0]) or "", way.route.routing_key)
+            elif why := self._why_gone(way.route.exchange):
+                dead = Dead("UNDELIVERABLE", why)
+                return self._dead_letters.from_draft(delivery, draft, dead)
         (exchange, key), bcc = way
         properties = draft.seal(keep_deaths=False, only_on_the_way=bcc)
         return Publish(exchange, key, properties, delivery.body)
@@ -114,6 +124,13 @@ class ReturnPlan:
                 self._ways.clear()
             self._ways[names] = way
         return way
+
+    def _why_gone(self, exchange: str) -> str:
+        until, why = self._gone.get(exchange, (0.0, ""))
+        if not why or time.monotonic() < until:
+            return why
+        del self._gone[exchange]
+        return ""
 
     def _only_to(self, queue: str, key: str) -> _Way:
         bcc = fields.array((fields.longstr(return_key(queue)),))
@@ -140,6 +157,10 @@ class ReturnPlan:
             return self._refused(sent, properties)
         if sent.exchange != self._names.return_exchange or isinstance(sent, _SecondTry):
             reason = f"no queue took it back: {outcome.reason} from exchange {sent.exchange!r}"
+            if outcome.code in _CLOSES_THE_CHANNEL:
+                if len(self._gone) >= _REMEMBERED:
+                    self._gone.clear()
+                self._gone[sent.exchange] = time.monotonic() + _NOT_TRIED_FOR, reason
             return self._dead_letters.after(sent, reason)
         return await self._restore(sent, properties)
 

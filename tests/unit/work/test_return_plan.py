@@ -130,6 +130,79 @@ def test_the_way_back_of_one_message_is_none_for_another() -> None:
         assert bcc == fields.array([fields.longstr(key)])
 
 
+BY_EXCHANGE = PolicyBook(file=[Policy(name="k", max_retries=1, return_to="exchange")])
+
+
+def by_exchange(path: ReturnPath) -> ReturnPlan:
+    names = retry_names(TopologySettings(), ())
+    return ReturnPlan(names, lambda: BY_EXCHANGE, path, tier_again=LAST_TIER)
+
+
+def unreachable() -> bool:
+    raise Unreachable("its queue 'orders' is gone")
+
+
+@pytest.mark.parametrize("code", [403, 404])
+async def test_an_exchange_that_closes_the_channel_is_not_tried_with_every_message(
+    code: int,
+) -> None:
+    returns = by_exchange(StubPath(lambda: True))
+    sent = returns.decide(delivery(), "guest")
+    assert isinstance(sent, Publish)
+    assert sent.exchange == "work"
+    await returns.reconsider(delivery(), sent, Returned(code, "why"))
+    dead = returns.decide(delivery(), "guest")
+    assert isinstance(dead, Publish)
+    assert dead.exchange == "dlq-exchange"
+    reason = Properties.read(dead.properties).header(headers.ERROR_REASON)
+    assert reason == "no queue took it back: why from exchange 'work'"
+
+
+async def test_an_exchange_that_is_back_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    returns = by_exchange(StubPath(lambda: True))
+    sent = returns.decide(delivery(), "guest")
+    assert isinstance(sent, Publish)
+    await returns.reconsider(delivery(), sent, Returned(404, "why"))
+    later = time.monotonic() + 31
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    again = returns.decide(delivery(), "guest")
+    assert isinstance(again, Publish)
+    assert again.exchange == "work"
+
+
+async def test_what_an_exchange_refused_goes_to_its_queue_alone_from_then_on() -> None:
+    returns = by_exchange(StubPath(lambda: True))
+    sent = returns.decide(delivery(), "guest")
+    assert isinstance(sent, Publish)
+    again = await returns.reconsider(delivery(), sent, Refused())
+    assert isinstance(again, Publish)
+    found = Properties.read(again.properties)
+    assert again.exchange == "redrive-return"
+    assert found.header("BCC") == [return_key("orders")]
+    assert found.header(headers.REDELIVERED) is True
+    waits = await returns.reconsider(delivery(), again, Refused())
+    assert isinstance(waits, Publish)
+    assert (waits.exchange, waits.routing_key) == LAST_TIER
+    waited = Delivery(2, False, "retry-exchange-3", "retry.#.3", waits.properties, b"{}")
+    back = returns.decide(waited, "guest")
+    assert isinstance(back, Publish)
+    assert back.exchange == "redrive-return"
+
+
+async def test_what_was_refused_and_cannot_be_bound_goes_by_its_exchange_once_more() -> None:
+    returns = by_exchange(StubPath(unreachable))
+    sent = returns.decide(delivery(), "guest")
+    assert isinstance(sent, Publish)
+    alone = await returns.reconsider(delivery(), sent, Refused())
+    assert isinstance(alone, Publish)
+    again = await returns.reconsider(delivery(), alone, NO_ROUTE)
+    assert isinstance(again, Publish)
+    assert again.exchange == "work"
+    dead = await returns.reconsider(delivery(), again, Refused())
+    assert isinstance(dead, Publish)
+    assert dead.exchange == "dlq-exchange"
+
+
 def test_ways_back_that_are_remembered_are_bounded() -> None:
     book = PolicyBook()
     names = retry_names(TopologySettings(), ())
