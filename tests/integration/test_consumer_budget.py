@@ -13,9 +13,8 @@ import pytest
 import structlog
 
 from redrive import Consumer, Message, Queue
-from redrive.amqp import Properties, Publish
+from redrive.amqp import Properties, Publish, strain
 from redrive.consumer import serving as serving_module
-from redrive.consumer import supply
 from redrive.consumer.intake import Intake
 from redrive.consumer.session import Session
 from redrive.domain.deaths import AGAIN, ALONE
@@ -37,7 +36,7 @@ both_kinds = pytest.mark.parametrize("kind", ["classic", "quorum"])
 
 @pytest.fixture(autouse=True)
 def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supply, "_LOOK_EVERY", 0.1)
+    monkeypatch.setattr(strain, "LOOK_EVERY", 0.1)
 
 
 @pytest.fixture
@@ -236,7 +235,7 @@ async def test_a_message_larger_than_the_budget_lowers_the_prefetch_once(
         following = intake._own.consumer
         await publish(vhost.url, [large(each, SIZE + 1) for each in MANY[:5]])
         await eventually(lambda: len(handling.begun) == 2, "what the next one brings")
-        await asyncio.sleep(2 * supply._LOOKS * supply._LOOK_EVERY)  # nothing happens
+        await asyncio.sleep(2 * strain._LOOKS * strain.LOOK_EVERY)  # nothing happens
         assert not following._channel.wire.is_held_back
         handling.let_go()
         await eventually(lambda: len(handling.ended) == 5 + len(MORE), "all of them")

@@ -16,6 +16,10 @@ from typing import Protocol
 class Member(Protocol):
     """A consumer, seen from its budget."""
 
+    @property
+    def unanswered(self) -> int:
+        """How many deliveries the broker has had no answer to."""
+
     def weigh(self) -> None:
         """Stop or resume reading, as the budget says."""
 
@@ -31,6 +35,14 @@ class Budget:
     @property
     def is_spent(self) -> bool:
         return self.spent > self.size
+
+    def fitting(self, held: int, unanswered: int) -> int:
+        """How many deliveries like those of a member its share has room for; at least one. Of one
+        that has none, they are taken to be like the others'."""
+        if not unanswered:
+            held, unanswered = self.spent, sum(each.unanswered for each in self._members)
+        share = self.size // max(1, len(self._members))
+        return max(1, unanswered * share // max(1, held))
 
     def join(self, member: Member) -> None:
         self._members.add(member)

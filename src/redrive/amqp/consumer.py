@@ -118,8 +118,8 @@ class Consumer:
 
     @property
     def fitting(self) -> int:
-        """How many deliveries like those in hand the budget has room for; at least one."""
-        return max(1, self.unanswered * self._budget.size // max(1, self._held))
+        """How many deliveries like those in hand its share of the budget has room for."""
+        return self._budget.fitting(self._held, self.unanswered)
 
     @property
     def unanswered(self) -> int:

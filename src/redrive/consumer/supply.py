@@ -1,9 +1,9 @@
 """What one queue of a handler delivers, within a budget of bytes.
 
 While the budget is spent nothing is read, and a broker that has more to write resets the
-connection: on 3.10.8 after a minute, and after half of one where 250 KB/s were read, not where it
-was 500. What was in hand would come again, and be handled twice. So a consumer that has its budget
-spent for some seconds, and may have more on its way, is followed by another one:
+connection (see redrive.amqp.strain). What was in hand would come again, and be handled twice. So a
+consumer that has its budget spent for some seconds, and may have more on its way, is followed by
+another one:
 
 - From then on what arrives by the first is dropped unread, and the socket is read. The second has
   the prefetch that fits. It is there before the first is cancelled: a queue that is deleted with
@@ -24,14 +24,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Final
 
-from redrive.amqp import Consumer, Delivery
+from redrive.amqp import Consumer, Delivery, strain
+from redrive.amqp.strain import Strain
 from redrive.consumer.logs import log
-
-_LOOK_EVERY: Final = 1.0
-_LOOKS: Final = 5
-"""Seconds between two looks, and at how many in a row a spent budget is too much."""
 
 
 class Supply:
@@ -58,8 +54,7 @@ class Supply:
         self._changed = asyncio.Event()
         self._changed.set()
         self._done: list[Delivery] = []
-        self._looks = 0
-        self._answered = 0  # at the first of them
+        self._strain = Strain(consumer)
         self._ends = False
         self._loop = asyncio.get_running_loop()
 
@@ -90,26 +85,14 @@ class Supply:
     async def watch(self, lowered: Callable[[int], None]) -> None:
         """See to it that what is consumed fits the budget, for ever. `lowered` is told to what."""
         while True:
-            await asyncio.sleep(_LOOK_EVERY)
+            await asyncio.sleep(strain.LOOK_EVERY)
             await self._give_back_by_former()
-            if self._is_too_much():
+            if self._strain.is_too_much():
                 self.most = self.consumer.fitting
                 self._tell()
                 lowered(self.most)
             if self.most < self._prefetch and not self.consumer.is_cancelled:
                 await self._change()
-
-    def _is_too_much(self) -> bool:
-        """Whether the budget was spent at each of the last looks, more may be on its way, and not
-        even as much as fits it was settled meanwhile."""
-        consumer = self.consumer
-        settled = consumer.answered - self._answered
-        is_over = consumer.is_over_budget and not consumer.is_cancelled
-        if is_over and settled < consumer.fitting:
-            self._looks += 1
-        else:
-            self._looks, self._answered = 0, consumer.answered
-        return self._looks >= _LOOKS
 
     def _tell(self) -> None:
         log.warning(
@@ -123,7 +106,7 @@ class Supply:
         )
 
     async def _change(self) -> None:
-        before, self._looks = self.consumer, 0
+        before = self.consumer
         self._changed.clear()
         try:
             before.leave()
@@ -134,7 +117,7 @@ class Supply:
             self._flush()
             for delivery in self.ready:
                 self.by_former.setdefault(delivery, before)
-            self.consumer, self._prefetch, self._answered = new, self.most, 0
+            self.consumer, self._prefetch, self._strain = new, self.most, Strain(new)
             self._cancel(before)
         finally:
             self._changed.set()

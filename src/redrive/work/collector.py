@@ -6,6 +6,8 @@ What it guarantees:
 - A delivery is acked only after the transaction that stored it has committed. Killed between any
   two steps, the message is in its queue or in the store; where it is in both, the store recognises
   the second copy and marks it.
+- A store that is slower than the broker makes no copies: before the broker resets a connection that
+  is hardly read, the queue is consumed anew, with a prefetch that fits the budget.
 - While the store is away nothing is acked and nothing more is taken than is in flight already: the
   broker keeps the messages. The batch in hand is tried again for half a minute; then all goes back,
   and nothing is taken until the store answers.
@@ -26,8 +28,9 @@ from typing import Final
 
 import structlog
 
-from redrive.amqp import Connection, Consumer, Delivery
+from redrive.amqp import Connection, Consumer, Delivery, strain
 from redrive.amqp.lane import Connect
+from redrive.amqp.strain import Strain
 from redrive.amqp.supervision import supervise
 from redrive.domain import metrics
 from redrive.domain.ids import rising
@@ -87,6 +90,7 @@ class Collector:
         self._understanding = understanding
         self._connect = connect
         self._limits = limits or Limits()
+        self._prefetch = self._limits.prefetch
         self._events = events or Events()
         self._redaction = redaction
         self._tally = tally or Tally()
@@ -111,6 +115,7 @@ class Collector:
         self._tally.count(metrics.RECONNECTS, "collector")
         if str(error) == self._outage:
             return  # said already: one line for an outage, not one for every try
+        self._prefetch = self._limits.prefetch
         self._outage = str(error)
         self._log.warning(
             "collector.lost",
@@ -139,10 +144,12 @@ class Collector:
                 pile, given_up = Pile(), asyncio.Event()
                 tasks.create_task(self._understand(consumer, pile))
                 stopped = tasks.create_task(self._cancel_when_stopped(consumer))
+                strained = tasks.create_task(self._cancel_when_strained(consumer))
                 async with asyncio.TaskGroup() as writers:
                     for _ in range(self._letters.writers):
                         writers.create_task(self._keep(consumer, pile, given_up))
                 stopped.cancel()
+                strained.cancel()
             if given_up.is_set():  # the store is away: the broker keeps the messages
                 consumer.return_everything()
         except BaseExceptionGroup as group:
@@ -154,7 +161,7 @@ class Collector:
         try:
             channel = await connection.channel()
             yield await channel.consume(
-                self.queue, prefetch=self._limits.prefetch, budget=self._limits.budget
+                self.queue, prefetch=self._prefetch, budget=self._limits.budget
             )
             await connection.close()
         finally:
@@ -162,6 +169,24 @@ class Collector:
 
     async def _cancel_when_stopped(self, consumer: Consumer) -> None:
         await self._stopping.wait()
+        await consumer.cancel()
+
+    async def _cancel_when_strained(self, consumer: Consumer) -> None:
+        """End the session if more is on its way than fits: the next one takes less at a time. What
+        is in hand is stored and acked; what was not read goes back."""
+        looks = Strain(consumer)
+        while True:
+            await asyncio.sleep(strain.LOOK_EVERY)
+            if looks.is_too_much():
+                break
+        self._prefetch, before = consumer.fitting, self._prefetch
+        self._log.warning(
+            "collector.prefetch_lowered",
+            prefetch=before,
+            lowered_to=self._prefetch,
+            because="its messages are large and the store is slow: more do not fit in memory",
+            remedy="make the store faster, or raise [broker] in_flight",
+        )
         await consumer.cancel()
 
     # Deliveries come in
