@@ -52,6 +52,8 @@ MEANINGS = {
     "collector.not_understood": (
         "A message could not be read; it is a letter with less in it. Please report it"
     ),
+    "collector.prefetch_lowered": "Large messages and a slow store: fewer are taken at a time from"
+    " now on",
     "collector.queues_unread": "Queues could not be listed; the next look is in 30 seconds",
     "collector.ready": "The collector consumes its queue",
     "collector.stream": "A queue to be collected is a stream, which cannot be emptied",
@@ -132,6 +134,10 @@ MEANINGS = {
     "retention.deleted": "Letters, or a replay's list, were kept long enough",
     "retention.left": "A letter could not be written to cold storage; it stays",
     "retention.written_again": "A file was not what was written; it is written anew",
+    "return_path.exchange_missing": (
+        "The exchange by which messages go back to their queues is missing; they wait until it is"
+        " made again"
+    ),
     "run.cut_short": "Roles did not end in time, and are left as a kill -9 would",
     "run.manager_not_told": "`NOTIFY_SOCKET` does not take messages",
     "run.not_counted": "Counts for metrics could not be written",

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from redrive._version import __version__
-from redrive.broker.topology import describe
+from redrive.broker.own_queues import own_queues
 from redrive.errors import SettingsError, the_reason
 from redrive.events import Events
 from redrive.notify import ServiceManager
@@ -112,16 +112,16 @@ async def run_roles(settings: Settings, roles: frozenset[str]) -> None:
 
 def _check(settings: Settings) -> None:
     names = settings.topology.names
-    own = describe(settings.topology, settings.queue).queue_names()
-    wrong = (own - {names.dlq_queue}).intersection(settings.collector.queues)
+    waiting = own_queues(settings.topology, settings.queue).but(names.dlq_queue)
+    wrong = {queue for queue in settings.collector.queues if queue in waiting}
     if wrong:
-        waiting = [
+        what = [
             *(["messages for their next try"] if wrong - {names.receipts_queue} else []),
             *(["receipts for the worker"] if names.receipts_queue in wrong else []),
         ]
         raise SettingsError(
             f"collector.queues: expected dead letter queues, got {_listed(wrong)}",
-            remedy=f"{' and '.join(waiting)} wait there: take them off the list",
+            remedy=f"{' and '.join(what)} wait there: take them off the list",
         )
 
 
@@ -297,7 +297,7 @@ async def _run_collector(process: Process, store: Store) -> None:
     if await persist(lambda: assure_topology(settings), "topology", stopping) is None:
         return
     names = settings.topology.names
-    own = describe(settings.topology, settings.queue).queue_names()
+    own = own_queues(settings.topology, settings.queue)
     reading, redaction = understanding(settings), Redaction.by(settings.redaction)
     api = management(settings)
     shared = limits(settings)
@@ -327,7 +327,7 @@ async def _run_collector(process: Process, store: Store) -> None:
         tuple(dict.fromkeys((names.dlq_queue, *settings.collector.queues))),
         make,
         list_queues=None if api is None else list_queues,
-        never=own - {names.dlq_queue},
+        never=own.but(names.dlq_queue),
     ).run(stopping)
 
 

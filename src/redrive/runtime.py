@@ -84,7 +84,8 @@ def management(settings: Settings, timeout: timedelta | None = None) -> Manageme
         return None
     broker = addresses(settings)[0]
     url = settings.broker.management_url.reveal()
-    return Management(url, broker.user, broker.password, broker.vhost, timeout=timeout or TIMEOUT)
+    user = broker.user or "guest"  # whoever a certificate names, this API asks for a password
+    return Management(url, user, broker.password, broker.vhost, timeout=timeout or TIMEOUT)
 
 
 # Looking into queues
@@ -96,7 +97,7 @@ async def queue_site(
 ) -> AsyncIterator[tuple[QueueSite, ManagementError | None]]:
     """The broker for who looks into queues, and why the management API does not help, if it is set
     and does not. `lists`: queues have to be listed, so without that API there is no use."""
-    from redrive.broker.topology import describe  # noqa: PLC0415
+    from redrive.broker.own_queues import own_queues  # noqa: PLC0415
     from redrive.errors import ManagementError  # noqa: PLC0415
     from redrive.work.queue_site import QueueSite  # noqa: PLC0415
 
@@ -113,8 +114,8 @@ async def queue_site(
             if lists:
                 raise
             api, silent = None, error
-        own = describe(settings.topology, settings.queue).queue_names()
-        waiting = own - {settings.topology.names.dlq_queue}
+        own = own_queues(settings.topology, settings.queue)
+        waiting = own.but(settings.topology.names.dlq_queue)
         yield QueueSite(connection, api, open_connection, own, waiting), silent
     finally:
         await connection.close()
@@ -130,13 +131,11 @@ def limits(settings: Settings) -> Limits:
 
 def understanding(settings: Settings) -> Understanding:
     """What reads dead messages."""
-    from redrive.broker.topology import describe  # noqa: PLC0415
+    from redrive.broker.own_queues import own_queues  # noqa: PLC0415
     from redrive.work.understand import Understanding  # noqa: PLC0415
 
-    return Understanding(
-        addresses(settings)[0].vhost,
-        describe(settings.topology, settings.queue).queue_names(),
-    )
+    own = own_queues(settings.topology, settings.queue)
+    return Understanding(addresses(settings)[0].vhost, own)
 
 
 @contextmanager
@@ -183,13 +182,13 @@ def worker_id() -> str:
 
 def sender(settings: Settings, tally: Tally | None = None) -> Sender:
     """What sends letters; its owner opens it."""
-    from redrive.broker.topology import describe  # noqa: PLC0415
+    from redrive.broker.own_queues import own_queues  # noqa: PLC0415
     from redrive.work.sender import Sender  # noqa: PLC0415
 
     return Sender(
         lambda name: connect(settings, name),
         settings.topology.names.return_exchange,
-        describe(settings.topology, settings.queue).queue_names(),
+        own_queues(settings.topology, settings.queue),
         patience=settings.worker.lease.total_seconds() / 2,
         tally=tally,
     )

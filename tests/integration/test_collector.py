@@ -20,6 +20,8 @@ from redrive.domain.filters import Filters
 from redrive.domain.letter import Arrival, Collected, Fate, Kept
 from redrive.errors import ManagementError
 from redrive.events import Event, Events, LetterCollected
+from redrive.roles import serve
+from redrive.settings import load
 from redrive.settings.sections import TopologySettings
 from redrive.store.letters import Letters
 from redrive.store.store import Store
@@ -417,6 +419,35 @@ async def test_a_glob_finds_queues_made_later_and_never_our_own_waiting_ones(
             "dlq-queue",
         }
     assert await ready(vhost.url, "retry-queue") == 1
+
+
+async def test_a_glob_leaves_alone_what_waits_on_the_ladder_and_beside_handlers(
+    vhost: Vhost, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path}/redrive.db"
+    file = tmp_path / "redrive.toml"
+    file.write_text(
+        f'[broker]\nurl = "{vhost.url}"\nmanagement_url = "{vhost.management_url}"\n'
+        f'[store]\nurl = "{url}"\n[topology]\nqueue_type = "classic"\n'
+        '[collector]\nqueues = ["*"]\n'
+    )
+    settings = load(config=file, environ={"HOME": str(tmp_path)}).settings
+    waiting = ("redrive-after-131072000ms", "redrive-again-orders", "redrive-alone-orders")
+    for queue in (*waiting, "other.redrive-alone-orders"):
+        await declare(vhost.url, queue, "classic")
+        await publish(vhost.url, [dead_message("m", queue=queue)])
+    stopping = asyncio.Event()
+    async with letter_store(url) as store:
+        serving = asyncio.create_task(serve(settings, frozenset({"collector"}), stopping))
+        try:
+            await collected_from(store, "other.redrive-alone-orders", "m")
+            async with channel_to(vhost.url) as channel:
+                for queue in waiting:
+                    assert await channel.inspect_queue(queue) == (1, 0), queue
+        finally:
+            stopping.set()
+            await asyncio.wait_for(serving, 15)
+        assert len(await all_kept(store)) == 1
 
 
 async def test_a_queue_that_is_named_is_collected_once_it_is_there(

@@ -15,10 +15,11 @@ import structlog
 from redrive import Consumer, DeadLetter, Message, Queue, RetryAfter
 from redrive.amqp import Properties, Publish, fields, parse_addresses
 from redrive.amqp.confirms import CONFIRMED
+from redrive.broker.own_queues import AGAIN, ALONE
 from redrive.broker.topology import describe
 from redrive.consumer import serving as serving_module
 from redrive.domain import headers
-from redrive.domain.deaths import AGAIN, ALONE, read_deaths
+from redrive.domain.deaths import read_deaths
 from redrive.errors import BrokerError, NotFound, Unpublishable
 from redrive.settings import Settings
 from tests.services.consuming import (

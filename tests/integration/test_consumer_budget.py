@@ -14,10 +14,10 @@ import structlog
 
 from redrive import Consumer, Message, Queue
 from redrive.amqp import Properties, Publish, strain
+from redrive.broker.own_queues import AGAIN, ALONE
 from redrive.consumer import serving as serving_module
 from redrive.consumer.intake import Intake
 from redrive.consumer.session import Session
-from redrive.domain.deaths import AGAIN, ALONE
 from redrive.settings import Settings
 from tests.services.consuming import DEAD, QUEUE, eventually, serving, settings_for
 from tests.services.moving import Kind, channel_to, declare, publish, ready

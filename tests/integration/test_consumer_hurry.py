@@ -12,8 +12,8 @@ import pytest
 
 from redrive import Consumer, Message
 from redrive.amqp import parse_addresses
+from redrive.broker.own_queues import AGAIN, ALONE
 from redrive.consumer.session import Session
-from redrive.domain.deaths import AGAIN, ALONE
 from tests.services.consuming import DEAD, QUEUE, eventually, send, settings_for
 from tests.services.moving import Kind, channel_to, declare, holds, identities, ready, take_all
 from tests.services.plugin import NewProxy, Vhost

@@ -14,9 +14,9 @@ import structlog
 
 from redrive import Consumer, Message, Queue
 from redrive.amqp import Properties, Publish, parse_addresses
+from redrive.broker.own_queues import AGAIN, ALONE
 from redrive.consumer import session, telling
 from redrive.consumer.queues import Declaring
-from redrive.domain.deaths import AGAIN, ALONE
 from redrive.settings import Settings
 from tests.services.consuming import (
     DEAD,

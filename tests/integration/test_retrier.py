@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 from datetime import timedelta
+from typing import Any
+from urllib.parse import quote
 
 import pytest
+from structlog.testing import capture_logs
 
 from redrive.amqp import Delivery, Properties, Publish, fields, frames
 from redrive.broker.private import PrivateCluster
@@ -14,7 +17,7 @@ from redrive.domain import headers
 from redrive.domain.deaths import read_deaths
 from redrive.domain.policy import Policy
 from redrive.settings.sections import QueueSettings
-from redrive.work.return_path import ReturnPath, Unreachable
+from redrive.work.return_path import Down, ReturnPath, Unreachable
 from tests.services.eventually import eventually_async
 from tests.services.moving import (
     Kind,
@@ -236,6 +239,54 @@ async def test_a_message_whose_origin_queue_is_gone_goes_to_the_dead_letter_queu
         (dead,) = await the_dead(vhost.url)
         assert "'doomed' is gone" in str(header(dead, headers.ERROR_REASON))
         assert header(dead, "BCC") is None
+
+
+async def test_without_the_return_exchange_messages_wait_until_it_is_made_again(
+    vhost: Vhost,
+) -> None:
+    await declare_origin(vhost.url, "orders", "quorum", "k")
+
+    def seen_twice(_: Delivery) -> bool:
+        return len(handler.seen) > 1
+
+    with capture_logs() as logs:
+        async with (
+            retrying(vhost.url, topology("quorum"), {"k": 1}),
+            handling(vhost.url, "orders", seen_twice) as handler,
+            channel_to(vhost.url) as channel,
+        ):
+            await channel.delete_exchange("redrive-return")
+            await publish_one(vhost.url, "k", "m")
+
+            def missing() -> list[Any]:
+                return [log for log in logs if log["event"] == "return_path.exchange_missing"]
+
+            await eventually_async(lambda: bool(missing()), what="the exchange is missed")
+            (said,) = missing()
+            assert said["exchange"] == "redrive-return"
+            assert "redrive topology apply" in said["remedy"]
+            await channel.declare_exchange("redrive-return", "topic")
+            await handler.has_seen(2)
+            assert header(handler.deliveries[-1], headers.ATTEMPT) == 1
+        assert await ready(vhost.url, DEAD) == 0
+
+
+async def test_who_may_not_bind_queues_misses_the_return_exchange_all_the_same(
+    vhost: Vhost,
+) -> None:
+    await declare(vhost.url, "orders", "quorum")
+    user = f"few-{vhost.name}"
+    vhost.node.api("PUT", f"users/{user}", {"password": "s3cret", "tags": ""})
+    rights = {"configure": "^$", "write": "^redrive-return$", "read": "^$"}
+    vhost.node.api("PUT", f"permissions/{quote(vhost.name, safe='')}/{user}", rights)
+    url = vhost.url.replace("guest:guest", f"{user}:s3cret")
+    path = ReturnPath("redrive-return", connector(url))
+    try:
+        with pytest.raises(Down, match="'redrive-return' is missing: run 'redrive topology apply'"):
+            await path.restore("orders")
+    finally:
+        path.abort()
+        vhost.node.api("DELETE", f"users/{user}")
 
 
 async def test_an_exclusive_queue_gets_its_message_back_by_its_exchange(vhost: Vhost) -> None:

@@ -528,6 +528,19 @@ def test_a_foreign_queue_with_its_own_limits_is_swept_without_a_management_api(
     assert asyncio.run(in_queue(vhost.url, FINAL)) == ["1", "2", "3"]
 
 
+def test_a_pattern_means_no_queue_in_which_messages_of_handlers_wait(
+    vhost: Vhost, redrive: Redrive
+) -> None:
+    waiting = ("redrive-again-orders", "redrive-alone-orders", "redrive-after-125ms")
+    for queue in (DLQ, *waiting):
+        asyncio.run(fill(vhost.url, "classic", queue=queue))
+    ran = redrive("sweep", "*orders", "redrive-*", "--max-retries", "3", "--output", "json")
+    assert ran.code == 0, ran.err
+    assert [item["queue"] for item in ran.document["items"]] == [DLQ]
+    for queue in waiting:
+        assert len(asyncio.run(in_queue(vhost.url, queue))) == len(COUNTS)
+
+
 def test_an_exclusive_queue_is_left_out_of_a_pattern_and_named_as_such(
     vhost: Vhost, redrive: Redrive
 ) -> None:

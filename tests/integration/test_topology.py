@@ -18,6 +18,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from redrive import amqp
 from redrive.broker.apply import apply
+from redrive.broker.ladder import describe_ladder
 from redrive.broker.management import Management
 from redrive.broker.topology import describe
 from redrive.errors import ManagementError
@@ -413,7 +414,125 @@ def test_delete_knows_no_names_but_redrives(quorum: Redrive, vhost: Vhost) -> No
     assert names(vhost) == {"invoices"}
 
 
+# Delete: the queues of the SDK
+
+LONG = "redrive-after-131072000ms"
+
+
+def make_ladder(vhost: Vhost, queue_type: str) -> None:
+    """As the SDK makes it when a handler first asks for RetryAfter."""
+    settings = TopologySettings.model_validate({"queue_type": queue_type})
+    with channel(vhost) as theirs:
+        for rung in describe_ladder(settings):
+            theirs.queue_declare(rung.name, durable=True, arguments=rung.arguments)
+
+
+def make_beside(vhost: Vhost, queue: str, dead_letters: str = "dlq-exchange") -> None:
+    """As the SDK makes it for a handler."""
+    with channel(vhost) as theirs:
+        arguments = {"x-queue-type": "quorum", "x-dead-letter-exchange": dead_letters}
+        theirs.queue_declare(queue, durable=True, arguments=arguments)
+
+
+def put(vhost: Vhost, queue: str) -> None:
+    with channel(vhost) as ours:
+        ours.confirm_delivery()
+        ours.basic_publish("", queue, b"precious", mandatory=True)
+
+
+def test_delete_takes_the_ladder_away_too(redrive: Redrive, vhost: Vhost, queue_type: str) -> None:
+    redrive("topology", "apply")
+    make_ladder(vhost, queue_type)
+    assert redrive("topology", "check").code == 0, "it is made when it is needed"
+    deleted = redrive("topology", "delete", "--yes")
+    assert deleted.code == 0, deleted.out + deleted.err
+    assert f"- queue {LONG}" in deleted.out
+    assert names(vhost) == set()
+
+
+def test_delete_refuses_while_a_message_waits_on_the_ladder_unless_told(
+    redrive: Redrive, vhost: Vhost, queue_type: str
+) -> None:
+    redrive("topology", "apply")
+    make_ladder(vhost, queue_type)
+    put(vhost, LONG)
+    before = names(vhost)
+    for option in ((), ("--even-if-used",), (LONG,)):
+        refused = redrive("topology", "delete", "--yes", *option)
+        assert refused.code == 1
+        assert f"queue {LONG} stays: 1 messages are in it" in refused.out
+        assert names(vhost) == before
+    deleted = redrive("topology", "delete", "--yes", "--even-with-messages")
+    assert (deleted.code, "with 1 messages" in deleted.out) == (0, True)
+    assert names(vhost) == set()
+
+
+def test_a_rung_is_deleted_by_its_name(redrive: Redrive, vhost: Vhost, queue_type: str) -> None:
+    make_ladder(vhost, queue_type)
+    before = names(vhost)
+    assert redrive("topology", "delete", LONG, "--yes").code == 0
+    assert names(vhost) == before - {LONG}
+
+
+def test_delete_takes_the_queues_beside_handlers_away_once_they_are_empty(
+    quorum: Redrive, vhost: Vhost
+) -> None:
+    quorum("topology", "apply")
+    make_beside(vhost, "redrive-again-orders")
+    make_beside(vhost, "redrive-alone-orders", dead_letters="orders-dlx")
+    make_beside(vhost, "other.redrive-alone-orders", dead_letters="other.dlq-exchange")
+    put(vhost, "redrive-alone-orders")
+    before = names(vhost)
+    refused = quorum("topology", "delete", "--yes")
+    assert refused.code == 1
+    assert "queue redrive-alone-orders stays: 1 messages are in it" in refused.out
+    assert names(vhost) == before
+    with channel(vhost) as theirs:
+        theirs.queue_purge("redrive-alone-orders")
+    deleted = quorum("topology", "delete", "--yes")
+    assert deleted.code == 0, deleted.out + deleted.err
+    assert names(vhost) == {"other.redrive-alone-orders"}
+
+
+def test_the_queues_beside_handlers_are_deleted_by_their_names_too(
+    redrive: Redrive, vhost: Vhost, queue_type: str
+) -> None:
+    with channel(vhost) as theirs:
+        arguments = {"x-queue-type": queue_type, "x-dead-letter-exchange": "dlq-exchange"}
+        for queue in ("redrive-again-orders", "redrive-alone-orders", "orders"):
+            theirs.queue_declare(queue, durable=True, arguments=arguments)
+    deleted = redrive("topology", "delete", "redrive-again-orders", "--yes")
+    assert deleted.code == 0, deleted.out + deleted.err
+    assert names(vhost) == {"redrive-alone-orders", "orders"}
+    assert redrive("topology", "delete", "orders", "--yes").code == 2
+
+
 # Rights and errors
+
+
+def test_a_delete_that_is_refused_half_way_says_what_was_deleted_and_goes_no_further(
+    quorum: Redrive, vhost: Vhost
+) -> None:
+    quorum("topology", "apply")
+    user = f"half-{vhost.name}"
+    vhost.node.api("PUT", f"users/{user}", {"password": "s3cret", "tags": ""})
+    rights = {"configure": "^(?!queue.delay.2$).*", "write": ".*", "read": ".*"}
+    vhost.node.api("PUT", f"permissions/{quote(vhost.name, safe='')}/{user}", rights)
+    before = names(vhost)
+    try:
+        url = vhost.url.replace("guest:guest", f"{user}:s3cret")
+        of_half = settings(vhost, told_by="wire", url=url)
+        halted = quorum("topology", "delete", "--yes", settings=of_half)
+    finally:
+        vhost.node.api("DELETE", f"users/{user}")
+    gone = {"redrive-receipts", "queue.delay.3", "retry-queue-3"}
+    assert halted.code == 1
+    assert "queue queue.delay.2 stays: the broker refused: 403" in halted.out
+    assert "retry-queue-2 stays: queue.delay.2 stays, and its messages may come here" in halted.out
+    assert "3 deleted" in halted.out
+    for name in gone:
+        assert f"- queue {name}" in halted.out
+    assert names(vhost) == before - gone, "what its messages would go to is there"
 
 
 @pytest.fixture

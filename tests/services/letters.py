@@ -12,8 +12,10 @@ from typing import Any
 from sqlalchemy import insert, text, update
 
 from redrive.amqp import Delivery, Properties, fields
+from redrive.broker.own_queues import own_queues
 from redrive.domain.letter import Arrival, Result
 from redrive.domain.lifecycle import State
+from redrive.settings.sections import TopologySettings
 from redrive.store.digests import body_digest
 from redrive.store.schema import redrive_attempt, redrive_letter
 from redrive.store.store import Store, open_letter_store
@@ -21,7 +23,7 @@ from redrive.work.system_state import SystemState
 from redrive.work.understand import Understanding
 from tests.services.empty_stores import prepare
 
-OWN = frozenset({"retry-queue", "dlq-queue", "queue.delay.1", "retry-queue-1"})
+OWN = own_queues(TopologySettings())
 BEGAN = datetime(2026, 2, 11, 12, 0, 7, 123456, tzinfo=UTC)
 STATE = SystemState(0.25, 0.5)
 

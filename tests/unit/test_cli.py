@@ -341,3 +341,13 @@ def test_all_queues_that_are_not_to_be_collected_are_named_and_what_waits_in_the
     _, _, err = redrive("run")
     assert "expected dead letter queues, got 'redrive-receipts', 'retry-queue'" in err
     assert "messages for their next try and receipts for the worker wait there" in err
+
+
+@pytest.mark.parametrize("queue", ["redrive-after-125ms", "redrive-again-orders"])
+def test_the_queues_in_which_messages_of_handlers_wait_are_not_collected(
+    redrive: Redrive, monkeypatch: pytest.MonkeyPatch, queue: str
+) -> None:
+    monkeypatch.setenv("REDRIVE_COLLECTOR__QUEUES", queue)
+    code, _, err = redrive("run")
+    assert code == 2
+    assert f"expected dead letter queues, got '{queue}'" in err

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.domain.deaths import Death, origin_of, read_deaths
+from redrive.domain.deaths import Death, NotOrigins, origin_of, read_deaths
 
 NOON = datetime(2026, 2, 11, 12, tzinfo=UTC)
 
@@ -70,13 +70,9 @@ def test_the_origin_is_the_newest_death_outside_our_own_queues() -> None:
     assert origin_of(deaths, {"queue.delay.1"}) == Death(queue="orders")
 
 
-def test_nothing_fails_in_the_queues_beside_a_handlers() -> None:
-    deaths = [
-        Death(queue="prefix.redrive-alone-orders"),
-        Death(queue="redrive-again-orders"),
-        Death(queue="orders"),
-    ]
-    assert origin_of(deaths, ()) == Death(queue="orders")
+def test_for_who_reads_a_queue_nothing_fails_in_that_one_either() -> None:
+    deaths = [Death(queue="orders.dlq"), Death(queue="queue.delay.1"), Death(queue="orders")]
+    assert origin_of(deaths, NotOrigins({"queue.delay.1"}, "orders.dlq")) == Death(queue="orders")
 
 
 def test_without_a_foreign_death_there_is_no_origin() -> None:

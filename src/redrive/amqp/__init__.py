@@ -1,8 +1,8 @@
 """The wire: an AMQP 0-9-1 client made for moving messages.
 
 It keeps properties as raw bytes, pipelines publishes with an outcome for each, takes deliveries in
-batches, and bounds memory by bytes. It is not a general client: no transactions, no immediate
-flag, every publish is mandatory.
+batches, and bounds memory by bytes. It is not a general client: every publish is mandatory, none
+is immediate, and transactions are for answers to deliveries only.
 """
 
 from redrive.amqp.address import Address, parse_addresses

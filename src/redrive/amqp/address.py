@@ -64,6 +64,7 @@ class Address:
     host: str
     port: int
     user: str
+    """Whom the broker knows us as; empty if it goes by a certificate and the URL names nobody."""
     password: str = field(repr=False)
     vhost: str
     tls: TlsOptions | None = None
@@ -118,7 +119,9 @@ def _parse(url: str) -> Address:
     address = Address(
         host=split.hostname or "127.0.0.1",
         port=port or _PORTS[split.scheme],
-        user=_credential(split.username),
+        # By EXTERNAL the certificate says who we are: "guest" would be a guess, and a message with
+        # that user_id would be sent on as ours.
+        user="" if external and split.username is None else _credential(split.username),
         password=_credential(split.password),
         vhost=unquote(path) or "/",
         tls=_tls(split, query),

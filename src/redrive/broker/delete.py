@@ -9,6 +9,10 @@ A classic queue is deleted only if it is still empty and unused at that moment (
 if-unused). Quorum queues know neither flag (any version closes the connection with 540), so their
 messages and consumers are counted once more right before; a message that comes in between is lost,
 and the outcome says so.
+
+Once something is deleted nothing raises: whatever goes wrong with one part is why that part stays,
+and the outcome says of every part what became of it. Where a queue could not be deleted, all that
+its messages may go to stays as well.
 """
 
 from __future__ import annotations
@@ -18,10 +22,10 @@ from dataclasses import dataclass, field
 
 from redrive.amqp import Connection
 from redrive.broker.drift import Drift, Standing
-from redrive.broker.live import SpareChannel, examine
+from redrive.broker.live import SpareChannel, examine, is_down
 from redrive.broker.management import Management
 from redrive.broker.topology import Binding, Exchange, Queue, Topology
-from redrive.errors import NotFound, PreconditionFailed
+from redrive.errors import BrokerError, NotFound, PreconditionFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +83,7 @@ async def delete(
         if refused:
             return Deleted(refused=tuple(refused))
         progress = _Progress(left=left)
-        # Backwards, so that a queue goes before the one that its messages would go to.
-        for queue in [part for part in reversed(doomed) if isinstance(part, Queue)]:
-            await _delete_queue(queue, wire, permission, progress)
-        for exchange in [part for part in reversed(doomed) if isinstance(part, Exchange)]:
-            await _delete_exchange(exchange, wire, topology.return_exchange, progress)
+        await _delete_all(topology, doomed, wire, permission, progress)
     finally:
         await wire.close()
     return Deleted(tuple(progress.deleted), tuple(progress.left), lost=progress.lost)
@@ -178,39 +178,66 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:3]) + more
 
 
+async def _delete_all(
+    topology: Topology,
+    doomed: list[Exchange | Queue],
+    wire: SpareChannel,
+    permission: Permission,
+    progress: _Progress,
+) -> None:
+    # Backwards, so that a queue goes before the one that its messages would go to.
+    queues = [part for part in reversed(doomed) if isinstance(part, Queue)]
+    exchanges = [part for part in reversed(doomed) if isinstance(part, Exchange)]
+    for number, queue in enumerate(queues, start=1):
+        reason = await _delete_queue(queue, wire, permission, progress)
+        if reason:
+            progress.left.append(Obstacle(queue, reason))
+            not_tried: list[Exchange | Queue] = [*queues[number:], *exchanges]
+            because = f"{queue.name} stays, and its messages may come here"
+            progress.left += [Obstacle(part, because) for part in not_tried]
+            return
+    for exchange in exchanges:
+        reason = await _delete_exchange(exchange, wire, topology.return_exchange, progress)
+        if reason:
+            progress.left.append(Obstacle(exchange, reason))
+
+
 async def _delete_queue(
     queue: Queue, wire: SpareChannel, permission: Permission, progress: _Progress
-) -> None:
-    reason = await _occupation(queue, wire, permission)
-    if reason:
-        progress.left.append(Obstacle(queue, reason))
-        return
+) -> str:
+    """Delete a queue; why it stays, if it does."""
     classic = queue.kind == "classic"
-    channel = await wire.open()
     try:
+        reason = await _occupation(queue, wire, permission)
+        if reason:
+            return reason
+        channel = await wire.open()
         progress.lost += await channel.delete_queue(
             queue.name,
             if_unused=classic,
             if_empty=classic and not permission.even_with_messages,
         )
-    except PreconditionFailed as error:
-        progress.left.append(Obstacle(queue, error.text))
-    except NotFound:
-        return  # somebody else deleted it
-    else:
-        progress.deleted.append(queue)
+    except NotFound as error:
+        return str(error) if is_down(error) else ""  # or somebody else deleted it
+    except BrokerError as error:
+        return error.text if isinstance(error, PreconditionFailed) else str(error)
+    progress.deleted.append(queue)
+    return ""
 
 
 async def _delete_exchange(
     exchange: Exchange, wire: SpareChannel, return_exchange: str, progress: _Progress
-) -> None:
-    channel = await wire.open()
+) -> str:
+    """Delete an exchange; why it stays, if it does."""
     try:
+        channel = await wire.open()
         # The return exchange is bound to users' queues, by bindings that are Redrive's.
         await channel.delete_exchange(exchange.name, if_unused=exchange.name != return_exchange)
     except PreconditionFailed:
-        progress.left.append(Obstacle(exchange, "something that is not Redrive's is bound to it"))
+        return "something that is not Redrive's is bound to it"
     except NotFound:
-        return
-    else:
-        progress.deleted.append(exchange)
+        return ""  # somebody else deleted it
+    except BrokerError as error:
+        return str(error)
+    progress.deleted.append(exchange)
+    return ""

@@ -11,10 +11,11 @@ The rungs are made when the first message asks for one.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from redrive.broker.topology import DELIVERY_LIMIT, Argument, Queue
+from redrive.broker.topology import DELIVERY_LIMIT, Argument, Queue, Topology
 from redrive.settings.sections import TopologySettings
 
 _FIRST: Final = timedelta(milliseconds=125)
@@ -55,3 +56,8 @@ def describe_ladder(settings: TopologySettings) -> tuple[Queue, ...]:
         )
         for rung in RUNGS
     )
+
+
+def with_ladder(topology: Topology, settings: TopologySettings) -> Topology:
+    """The topology, and every rung. After the queues that what leaves a rung comes to."""
+    return replace(topology, queues=(*topology.queues, *describe_ladder(settings)))

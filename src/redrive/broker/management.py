@@ -191,7 +191,7 @@ class Management:
         try:
             answer = json.loads(error.read())
             reason = str(answer.get("reason") or answer.get("error") or error.reason)
-        except (ValueError, AttributeError, OSError):
+        except (ValueError, AttributeError, OSError, http.client.HTTPException):
             reason = str(error.reason)
         return ManagementError(
             f"the management API refused {method} {unquote(path)}: {error.code} {reason}",

@@ -5,6 +5,7 @@ Commands are handed one and need not know the wire.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from redrive.amqp import Connection
@@ -12,9 +13,12 @@ from redrive.broker.apply import Applied, apply
 from redrive.broker.delete import Deleted, Permission, delete
 from redrive.broker.drift import Drift
 from redrive.broker.enroll import Enroller
+from redrive.broker.ladder import with_ladder
 from redrive.broker.live import examine, left_over
 from redrive.broker.management import Management
-from redrive.broker.topology import Topology, describe, with_tiers_beyond
+from redrive.broker.own_queues import OwnQueues, own_queues
+from redrive.broker.queues_beside import beside_listed, beside_named
+from redrive.broker.topology import Binding, Topology, describe, with_tiers_beyond
 from redrive.errors import ManagementError
 from redrive.settings import Settings
 
@@ -49,14 +53,31 @@ class Site:
     async def apply(self) -> Applied:
         return await apply(self.topology, self.connection, self.management)
 
-    def deletable(self) -> Topology:
-        """The topology, with the tiers that the settings no longer have."""
-        return with_tiers_beyond(self.topology, self.settings.topology)
+    @property
+    def _own(self) -> OwnQueues:
+        return own_queues(self.settings.topology, self.settings.queue)
+
+    def not_ours(self, names: Collection[str]) -> set[str]:
+        """Which of these are no queue or exchange of Redrive's."""
+        parts = [part for part in self._with_all().parts() if not isinstance(part, Binding)]
+        known = {part.name for part in parts}
+        return {name for name in names if name not in known and name not in self._own}
+
+    def _with_all(self) -> Topology:
+        """The topology, with the ladder, and with the tiers that the settings no longer have."""
+        settings = self.settings.topology
+        return with_ladder(with_tiers_beyond(self.topology, settings), settings)
 
     async def delete(self, permission: Permission) -> Deleted:
-        """Without names, the description; a left-over tier only by name."""
-        names = permission.names
-        topology = self.deletable().only(names) if names else self.topology
+        """Without names, the description and the SDK's queues; a left-over tier only by name."""
+        names, settings = permission.names, self.settings.topology
+        every = with_ladder(self.topology, settings)
+        topology = self._with_all().only(names) if names else every
+        if self.management is not None:
+            beside = await beside_listed(self._own, self.management, names)
+        else:
+            beside = beside_named(self._own, settings, names)
+        topology = replace(topology, queues=(*topology.queues, *beside))
         return await delete(topology, self.connection, self.management, permission)
 
     def enroller(self) -> Enroller:

@@ -225,14 +225,16 @@ def delete_(
 
 async def _delete(settings: Settings, permission: Permission) -> Deleted:
     async with _site(settings) as site:
-        known = {part.name for part in site.deletable().parts() if not isinstance(part, Binding)}
-        unknown = set(permission.names) - known
+        unknown = site.not_ours(permission.names)
         if unknown:
             raise typer.BadParameter(
                 f"{', '.join(sorted(unknown))}: not a queue or exchange of Redrive's"
             )
         if site.management is None and not permission.even_if_used:
-            _note("without the management API nobody sees whether queues still dead-letter here")
+            _note(
+                "without the management API nobody sees whether queues still dead-letter here, nor"
+                " which queues stand beside those of handlers"
+            )
         return await site.delete(permission)
 
 

@@ -29,7 +29,7 @@ from redrive.amqp import Properties, Publish, fields
 from redrive.amqp.confirms import CONFIRMED
 from redrive.amqp.lane import Poison
 from redrive.amqp.supervision import supervise
-from redrive.broker.topology import describe
+from redrive.broker.own_queues import own_queues
 from redrive.consumer import wishes
 from redrive.consumer.arguments import arguments_of
 from redrive.consumer.logs import log
@@ -143,7 +143,7 @@ class Consumer:
         return register
 
     def _refuse_own(self, queue: Queue, name: str) -> None:
-        if queue.name in describe(self._settings.topology, self._settings.queue).queue_names():
+        if queue.name in own_queues(self._settings.topology, self._settings.queue):
             raise SettingsError(
                 f"handler {name}: the queue {queue.name!r} is Redrive's own",
                 remedy="what dies becomes a letter; handle the queue where it was published to",

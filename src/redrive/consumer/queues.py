@@ -20,11 +20,11 @@ from typing import Final, Literal
 from redrive.amqp import Connection
 from redrive.broker.ladder import describe_ladder
 from redrive.broker.live import SpareChannel
+from redrive.broker.own_queues import AGAIN, ALONE
 from redrive.broker.topology import DELIVERY_LIMIT, Argument, return_key
 from redrive.consumer import wishes
 from redrive.consumer.logs import log
 from redrive.consumer.signals import Duration, read_duration
-from redrive.domain.deaths import AGAIN, ALONE
 from redrive.errors import AccessRefused, NotFound, PreconditionFailed, SettingsError
 from redrive.settings.sections import TopologySettings
 

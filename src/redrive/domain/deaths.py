@@ -7,20 +7,9 @@ value, and nothing raises.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
-
-AGAIN: Final = "redrive-again-"
-"""In the names of the queues beside those of handlers, for what a process left unanswered."""
-ALONE: Final = "redrive-alone-"
-"""The same, for what is handled alone."""
-
-
-def is_beside(queue: str) -> bool:
-    """Whether a queue stands beside a handler's, for messages of that one."""
-    return AGAIN in queue or ALONE in queue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,10 +75,20 @@ def _time(value: object) -> datetime | None:
     return None
 
 
-def origin_of(newest_first: Iterable[Death], own_queues: Collection[str]) -> Death | None:
-    """Where the message failed: the newest death that is not of one of Redrive's own queues, nor of
-    one beside a handler's."""
+@dataclass(frozen=True, slots=True)
+class NotOrigins(Container[str]):
+    """In which queues nothing fails, for who reads one: Redrive's own, and that one."""
+
+    own_queues: Container[str]
+    queue: str
+
+    def __contains__(self, queue: object) -> bool:
+        return queue == self.queue or queue in self.own_queues
+
+
+def origin_of(newest_first: Iterable[Death], not_origins: Container[str]) -> Death | None:
+    """Where the message failed: the newest death that is not of one of Redrive's own queues."""
     for death in newest_first:
-        if death.queue not in own_queues and not is_beside(death.queue):
+        if death.queue not in not_origins:
             return death
     return None

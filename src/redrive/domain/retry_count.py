@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -56,7 +56,7 @@ def read_evidence(
     attempt: object = None,
     noted_queue: object = None,
     delivery_count: object = None,
-    not_origins: Collection[str] = (),
+    not_origins: Container[str] = (),
 ) -> Evidence:
     """The evidence of one message. `x_death` is newest first, `redrive_deaths` oldest first.
 

@@ -2,15 +2,16 @@
 
 Queues are named, or meant by globs; those are looked up now and then, so that a queue that is made
 later is found, and one that is gone is left. A queue that is named is collected as soon as it is
-there. Redrive's own waiting queues are never collected, whatever a glob means: what waits in them
-is not dead. Nor is a stream: it keeps what is read, and gives a consumer what comes from now on.
+there. Redrive's own waiting queues, those of the SDK too, are never collected, whatever a glob
+means: what waits in them is not dead. Nor is a stream: it keeps what is read, and gives a consumer
+what comes from now on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -38,7 +39,7 @@ class QueueCollection:
         make: Callable[[str], Collector],
         *,
         list_queues: ListQueues | None,
-        never: Collection[str] = (),
+        never: Container[str] = (),
     ) -> None:
         """Without `list_queues`, globs mean nothing, and what is named is not known to be a stream.
         `never` are queues that no glob means."""
@@ -96,7 +97,7 @@ class QueueCollection:
         streams = {name for name, kind in there.items() if kind == "stream"}
         self._refuse(streams.intersection(self._names))
         by_glob = {name for glob in self._globs for name in matching(glob, sorted(there))}
-        meant = {*(by_glob - set(self._never)), *self._names} - streams
+        meant = {*(name for name in by_glob if name not in self._never), *self._names} - streams
         for name in sorted(meant):
             self._begin(name, tasks)
         for name in sorted(self._running.keys() - meant):

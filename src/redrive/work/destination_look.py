@@ -7,7 +7,7 @@ first letter is sent to it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Container
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
@@ -76,7 +76,7 @@ class DestinationLook:
         connection: Connection,
         management: Management | None,
         return_exchange: str,
-        own_queues: Collection[str],
+        own_queues: Container[str],
     ) -> None:
         self._spare = SpareChannel(connection)
         self._management = management

@@ -6,7 +6,7 @@ shape are borne; a property section that cannot be read makes a message that tel
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -14,7 +14,7 @@ from typing import Final
 from redrive.amqp import Delivery, Properties, fields
 from redrive.amqp.fields import octets
 from redrive.domain import headers
-from redrive.domain.deaths import Death, origin_of
+from redrive.domain.deaths import Death, NotOrigins, origin_of
 from redrive.domain.failure import NAMES, failed_queue, published_to, read_failure
 from redrive.domain.retry_count import Evidence, read_evidence
 from redrive.errors import MalformedData
@@ -87,8 +87,8 @@ class FailedMessage:
 class MessageReader:
     """Reads the messages of one queue."""
 
-    def __init__(self, own_queues: Collection[str], queue: str) -> None:
-        self._not_origins = frozenset((*own_queues, queue))
+    def __init__(self, own_queues: Container[str], queue: str) -> None:
+        self._not_origins = NotOrigins(own_queues, queue)
         self._deaths = DeathReader()
 
     def evidence(self, delivery: Delivery) -> Evidence:

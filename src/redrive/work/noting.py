@@ -6,7 +6,7 @@ routing key's place. The id is derived (ADR 0005): a second copy after a crash h
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Container
 from typing import Final
 
 from redrive.amqp import Delivery, fields
@@ -14,6 +14,7 @@ from redrive.amqp.fields import octets
 from redrive.amqp.ours import STARTS_ANEW, drop_wrong_types, identity
 from redrive.amqp.republish import Draft
 from redrive.domain import headers
+from redrive.domain.deaths import NotOrigins
 from redrive.work.origin import Origin, Origins
 
 _ID: Final = octets(headers.ID)
@@ -27,8 +28,8 @@ _NOWHERE: Final = Origin("", b"")
 class Notes:
     """Opens deliveries of one queue for a copy that goes to another."""
 
-    def __init__(self, own_queues: Collection[str], queue: str) -> None:
-        self._origins = Origins(frozenset((*own_queues, queue)))
+    def __init__(self, own_queues: Container[str], queue: str) -> None:
+        self._origins = Origins(NotOrigins(own_queues, queue))
 
     def draft(self, delivery: Delivery, user: str) -> Draft:
         """The delivery, opened, with its origin and its id noted. `Unpublishable` if it is."""

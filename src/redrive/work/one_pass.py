@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -126,7 +126,7 @@ class OnePass:
         pace: Pace | None = None,
         classic: bool = False,
         removed_at: int | None = None,
-        own_queues: Collection[str] = (),
+        own_queues: Container[str] = (),
     ) -> None:
         """`most` messages are looked at; all that are there by default. `classic` if it is known to
         be such a queue: what those get back comes in another order. `removed_at`: a message that

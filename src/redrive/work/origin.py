@@ -11,13 +11,12 @@ remembered for all that is equal but the time.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from redrive.amqp import fields
 from redrive.amqp.fields import array_items, item_ends, text_of
-from redrive.domain.deaths import is_beside
 from redrive.errors import MalformedData
 
 _TABLE: Final = ord("F")
@@ -61,10 +60,10 @@ class Origin:
 class Origins:
     """Reads the origin that a raw `x-death` tells, and remembers it."""
 
-    __slots__ = ("_known", "_own_queues")
+    __slots__ = ("_known", "_not_origins")
 
-    def __init__(self, own_queues: Collection[str]) -> None:
-        self._own_queues = own_queues
+    def __init__(self, not_origins: Container[str]) -> None:
+        self._not_origins = not_origins
         self._known: dict[tuple[bytes, bytes], Origin] = {}
 
     def of(self, x_death: bytes | None) -> Origin | None:
@@ -76,7 +75,7 @@ class Origins:
         return self._known.get(around) or self._read(x_death, around, time)
 
     def _read(self, x_death: bytes, around: tuple[bytes, bytes], time: int) -> Origin | None:
-        origin = origin_of(x_death, self._own_queues)
+        origin = origin_of(x_death, self._not_origins)
         # What stands around a time says everything else only if it is a time, and not a name that
         # looks like one. A reader passes over the eight bytes of a time, whatever they are.
         if origin is not None and origin.time_from == time - 1 and len(x_death) <= _LONGEST:
@@ -86,7 +85,7 @@ class Origins:
         return origin
 
 
-def origin_of(x_death: bytes | None, own_queues: Collection[str]) -> Origin | None:
+def origin_of(x_death: bytes | None, not_origins: Container[str]) -> Origin | None:
     """The origin that a raw `x-death` tells; None if it tells none."""
     if x_death is None:
         return None
@@ -99,7 +98,7 @@ def origin_of(x_death: bytes | None, own_queues: Collection[str]) -> Origin | No
             continue
         queue_field = death.get(b"queue", (0, b""))[1]
         queue = text_of(queue_field)
-        if queue is not None and queue not in own_queues and not is_beside(queue):
+        if queue is not None and queue not in not_origins:
             return _origin(queue, queue_field, death)
     return None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -70,10 +70,11 @@ class QueueSite:
     management: Management | None
     connect: Connect
     """Opens further connections to the same broker."""
-    own_queues: Collection[str] = ()
+    own_queues: Container[str] = ()
     """Redrive's own: a death in one of them is no failure."""
-    waiting_queues: Collection[str] = ()
-    """Those of them in which messages wait for their retry: no pattern means them."""
+    waiting_queues: Container[str] = ()
+    """All of them but the dead letter queue: what waits there is not dead, so no pattern means
+    them."""
 
     @property
     def version(self) -> Version:

@@ -17,7 +17,8 @@ from functools import partial
 
 from redrive.amqp import Budget
 from redrive.amqp.lane import Connect
-from redrive.broker.topology import delay_queue_of, describe, retry_queue_of
+from redrive.broker.own_queues import own_queues
+from redrive.broker.topology import delay_queue_of, retry_queue_of
 from redrive.domain import metrics
 from redrive.domain.metrics import Metric
 from redrive.settings.sections import QueueSettings, TopologySettings
@@ -95,7 +96,7 @@ def retry_names(topology: TopologySettings, queues: Sequence[QueueSettings]) -> 
     """What the retrier needs to know of the broker's names."""
     names = topology.names
     return RetryNames(
-        own_queues=describe(topology, tuple(queues)).queue_names(),
+        own_queues=own_queues(topology, tuple(queues)),
         route_delay=names.route_delay,
         dead=Route(exchange=names.dlq_exchange, routing_key=names.dlq_routing_key),
         dead_queue=names.dlq_queue,

@@ -9,7 +9,7 @@ long as the policies stay what they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -45,7 +45,7 @@ Policies = Callable[[], PolicyBook]
 class RetryNames:
     """The names on the broker that the retrier needs to know."""
 
-    own_queues: Collection[str]
+    own_queues: Container[str]
     route_delay: str
     dead: Route
     dead_queue: str

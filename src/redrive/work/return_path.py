@@ -4,6 +4,9 @@ A queue is bound when it is enrolled, or here, when a message comes back unrouta
 looked for on a spare channel and bound if it is there. Calls are made one at a time and remembered
 for a moment, so that a thousand messages of one queue ask once. Whatever the broker answers, and
 whatever a queue is called, the channel is closed again.
+
+Where the return exchange itself is missing, that is said once, and messages wait for it as they do
+for a queue that is down: a mistake in the topology makes no message dead.
 """
 
 from __future__ import annotations
@@ -12,14 +15,20 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+import structlog
+
 from redrive.amqp import Connection
 from redrive.broker.live import SpareChannel, is_down
 from redrive.broker.topology import return_key
 from redrive.errors import AccessRefused, ChannelClosed, NotFound, RedriveError, ResourceLocked
 
+log = structlog.get_logger()
+
 _REMEMBERED: Final = 1.0
 """Seconds for which an answer holds."""
 _LONGEST_NAME: Final = 255
+_NO_EXCHANGE: Final = "no exchange"
+_APPLY: Final = "run 'redrive topology apply'"
 
 
 class Unreachable(RedriveError):
@@ -27,7 +36,8 @@ class Unreachable(RedriveError):
 
 
 class Down(Unreachable):
-    """It cannot for now: the queue exists, and the node that has it does not answer."""
+    """It cannot for now: the queue exists, and the node that has it does not answer, or the way
+    there is missing. Nothing of that is the message's, so it waits."""
 
 
 def _unreachable(queue: str, error: ChannelClosed) -> Unreachable:
@@ -56,6 +66,7 @@ class ReturnPath:
         self._connection: Connection | None = None
         self._lock = asyncio.Lock()
         self._answers: dict[str, tuple[float, bool | Unreachable]] = {}
+        self._exchange_is_missing = False  # and that was said
 
     async def restore(self, queue: str) -> bool:
         """Bind a queue again. False if only its owner may; `Unreachable` if it cannot be had."""
@@ -87,6 +98,9 @@ class ReturnPath:
         spare = SpareChannel(self._connection)
         try:
             channel = await spare.open()
+            if bind:  # first, for who may not bind would be refused before it is missed
+                await channel.inspect_exchange(self._exchange)
+                self._exchange_is_missing = False
             await channel.inspect_queue(queue)
             if bind:
                 await channel.bind_queue(queue, self._exchange, return_key(queue))
@@ -95,10 +109,19 @@ class ReturnPath:
         except ChannelClosed as error:
             if isinstance(error, AccessRefused) and not bind:
                 return False  # one that is bound takes messages also from who may not look at it
+            if isinstance(error, NotFound) and _NO_EXCHANGE in error.text:
+                return self._no_exchange()
             return _unreachable(queue, error)
         finally:
             await spare.close()
         return True
+
+    def _no_exchange(self) -> Down:
+        """What every queue is bound to is not there."""
+        if not self._exchange_is_missing:  # said once, not for every message
+            self._exchange_is_missing = True
+            log.error("return_path.exchange_missing", exchange=self._exchange, remedy=_APPLY)
+        return Down(f"the exchange {self._exchange!r} is missing: {_APPLY}")
 
     def abort(self) -> None:
         """Hang up: nothing on this connection is worth waiting for."""

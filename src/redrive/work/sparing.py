@@ -17,7 +17,7 @@ duplicate: one that was being moved may be at its target as well.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -48,7 +48,7 @@ class Sparing:
         plan: Plan,
         queue: str,
         limit: int,
-        own_queues: Collection[str],
+        own_queues: Container[str],
         passed: Passed,
         *,
         give_up: Callable[[], None],

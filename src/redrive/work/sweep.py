@@ -161,8 +161,9 @@ class Sweeper:
 
     async def _meant(self, pattern: str, listed: Collection[QueueFacts]) -> list[QueueFacts]:
         if is_glob(pattern):
-            names = set(matching(pattern, (facts.name for facts in listed)))
-            names -= set(self._site.waiting_queues)
+            waiting = self._site.waiting_queues
+            others = [facts.name for facts in listed if facts.name not in waiting]
+            names = set(matching(pattern, others))
             return [facts for facts in listed if facts.name in names and _can_be_swept(facts)]
         facts = await self._site.named(pattern)
         return [] if facts is None else [facts]

@@ -6,7 +6,7 @@ it. The envelope has every byte as it came; all texts of the letter can be store
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Container, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
@@ -88,9 +88,9 @@ def _number(field: bytes) -> fields.Value:
 class Understanding:
     """Reads dead messages of one vhost."""
 
-    def __init__(self, vhost: str, own_queues: Collection[str]) -> None:
+    def __init__(self, vhost: str, own_queues: Container[str]) -> None:
         self._vhost = vhost
-        self._own_queues = frozenset(own_queues)
+        self._own_queues = own_queues
         self._sections = SectionReader(frozenset({*_READ, _X_DEATH, _DEATHS}))
         self._deaths = DeathReader()
 

@@ -11,8 +11,9 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.amqp import Address, parse_addresses
+from redrive.amqp import Address, Delivery, Properties, parse_addresses
 from redrive.amqp.address import TlsOptions
+from redrive.amqp.republish import republished
 from redrive.errors import SettingsError
 
 SECRET = "s3cr3t"
@@ -107,6 +108,20 @@ def test_tls_parameters_are_read() -> None:
     assert address.tls == TlsOptions(
         cacertfile="/ca.pem", certfile="/me.pem", keyfile="/me.key", server_name="other"
     )
+
+
+USER_ID = b"\x00\x10\x05guest"
+
+
+def test_where_a_certificate_says_who_we_are_every_user_id_is_set_aside() -> None:
+    ours = one("amqps://host?auth_mechanism=external")
+    delivery = Delivery(1, False, "", "orders", USER_ID, b"")
+    sent = Properties.read(republished(delivery, user=ours.user))
+    assert (sent.get("user_id"), sent.header("redrive-user-id")) == (None, "guest")
+
+
+def test_who_a_certificate_makes_us_may_be_told_by_the_url() -> None:
+    assert one("amqps://guest@host?auth_mechanism=external").user == "guest"
 
 
 def test_several_hosts_are_tried_in_their_order() -> None:

@@ -356,9 +356,10 @@ def test_a_handler_that_could_never_be_called_is_refused_at_once(wrong: object) 
         arguments_of(wrong)  # type: ignore[arg-type]
 
 
-def test_a_queue_of_redrives_own_has_no_handler() -> None:
-    with pytest.raises(SettingsError, match="the queue 'dlq-queue' is Redrive's own"):
-        a_consumer().handler("dlq-queue")(fails)
+@pytest.mark.parametrize("own", ["dlq-queue", "redrive-after-125ms", "redrive-alone-orders"])
+def test_a_queue_of_redrives_own_has_no_handler(own: str) -> None:
+    with pytest.raises(SettingsError, match=f"the queue '{own}' is Redrive's own"):
+        a_consumer().handler(own)(fails)
 
 
 async def test_an_error_that_quotes_a_whole_document_leaves_room_for_the_stack() -> None:

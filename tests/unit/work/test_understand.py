@@ -14,6 +14,7 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
+from redrive import runtime
 from redrive.amqp import Delivery, Properties, fields
 from redrive.domain.deaths import Death
 from redrive.domain.failure import MAX_REASON, MAX_STACK, NAMES
@@ -21,6 +22,7 @@ from redrive.domain.headers import TAGS, WRITTEN, X_DEATH
 from redrive.domain.letter import Arrival, Letter, Replayed
 from redrive.domain.lifecycle import State
 from redrive.work.understand import Understanding
+from tests.services.consuming import settings_for
 from tests.services.letters import BEGAN, OWN, STATE, arrival, death, died_in
 from tests.strategies import fields as any_field
 from tests.strategies import (
@@ -291,6 +293,22 @@ def test_what_the_broker_parked_on_its_way_back_has_its_origin_in_our_headers() 
     assert origin(found) == ("orders", "shop", "order.created")
     assert found.letter.retry_count == 3
     assert [each.queue for each in found.letter.deaths[-2:]] == ["queue.delay.1", "retry-queue-1"]
+
+
+def test_what_was_parked_on_its_way_back_from_the_ladder_failed_where_its_handler_did() -> None:
+    reading = runtime.understanding(settings_for("amqp://localhost/", "quorum"))
+    parked = fields.array(
+        [
+            death("retry-queue-1", at=-1, key="retry.#.1"),
+            death("redrive-after-64000ms", reason="expired", at=-2, key="redrive-after-64000ms"),
+        ]
+    )
+    properties = Properties.empty().with_headers(by_the_retrier(**{"x-death": parked}))
+    delivery = Delivery(1, False, "dlq-exchange", "dlq-routing-key", properties.raw, b"{}")
+    found = reading.arrival(delivery, "dlq-queue", now=BEGAN, random=1, state=STATE)
+    assert origin(found) == ("orders", "shop", "order.created")
+    assert found.letter.retry_count == 3
+    assert found.redrive_id == "0198-id"
 
 
 def moved_on(**changes: bytes) -> Mapping[str, bytes]:
