@@ -292,6 +292,18 @@ def test_arguments_against_at_least_once_make_the_queue_anew(patient: Patient) -
     patient.foreign.declare(
         "orders",
         dead_letter_exchange="retry-exchange",
+        dead_letter_strategy="at-most-once",
+        max_length=10,
+    )
+    found = patient.cure("at-most-once", "orders")
+    assert "make the queue anew" in found["advice"]
+    assert "when full it will refuse new messages" in found["advice"]
+
+
+def test_an_argument_that_undoes_at_least_once_is_outdone_by_enrolling(patient: Patient) -> None:
+    patient.foreign.declare(
+        "orders",
+        dead_letter_exchange="retry-exchange",
         dead_letter_strategy="at-least-once",
         overflow="drop-head",
         max_length=10,
@@ -299,6 +311,17 @@ def test_arguments_against_at_least_once_make_the_queue_anew(patient: Patient) -
     found = patient.cure("at-least-once-is-not", "orders")
     assert "this is 'drop-head'" in found["reason"]
     assert "when full it will refuse new messages" in found["advice"]
+    assert found["commands"] == ["redrive topology enroll orders --yes"]
+
+
+def test_a_policy_that_undoes_at_least_once_against_the_arguments_is_outdone(
+    patient: Patient,
+) -> None:
+    patient.foreign.declare("orders", dead_letter_exchange="retry-exchange", **AT_LEAST_ONCE)
+    patient.foreign.policy("all", {"overflow": "drop-head"}, pattern="^orders$")
+    found = patient.cure("at-least-once-is-not", "orders")
+    assert "this is 'drop-head' by the policy 'all', which beats the argument" in found["reason"]
+    assert patient.foreign.in_force("orders")[1] == {"overflow": "reject-publish"}
 
 
 def test_at_least_once_without_reject_publish_silently_is_not(patient: Patient) -> None:

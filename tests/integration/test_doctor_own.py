@@ -174,6 +174,15 @@ def test_a_policy_that_catches_redrives_queues_is_kept_off_them(patient: Patient
     patient.is_cured("topology", "dlq-queue")
 
 
+def test_a_policy_that_undoes_at_least_once_is_kept_off_redrives_queues(patient: Patient) -> None:
+    patient.foreign.policy("all", {"overflow": "drop-head"})
+    found = patient.diagnosed("topology", "queue.delay.1")
+    said = "overflow by the policy 'all': expected reject-publish, got drop-head"
+    assert said in found["reason"]
+    patient.follow(found)
+    patient.is_cured("topology", "queue.delay.1")
+
+
 def test_a_tier_that_is_left_over_is_emptied_and_deleted(patient: Patient) -> None:
     patient.redrive.settings += '[topology]\ntiers = ["10s", "15s"]\n'
     publish(patient.foreign, "retry-queue-3", None)

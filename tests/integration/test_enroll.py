@@ -180,6 +180,50 @@ def test_a_policy_that_dead_letters_elsewhere_is_replaced_with_a_yes_and_comes_b
     eventually(lambda: foreign.in_force("orders") == expected)
 
 
+@pytest.mark.parametrize(
+    ("argument", "by_policy", "keeps"),
+    [("reject-publish", "drop-head", False), ("drop-head", "reject-publish", True)],
+)
+def test_a_policy_decides_by_its_overflow_whether_a_quorum_queue_dead_letters_at_least_once(
+    foreign: Foreign, argument: str, by_policy: str, keeps: bool
+) -> None:
+    foreign.policy("all", {"overflow": by_policy})
+    asked = {"dead_letter_exchange": "dlx", "dead_letter_strategy": "at-least-once"}
+    foreign.declare("orders", **asked, overflow=argument)
+    assert foreign.in_force("orders")[0] == "all"
+    assert kept_without_a_target(foreign, "orders", "dlx") is keeps
+
+
+@pytest.mark.parametrize("arguments", [{}, {**SAFE, "dead-letter-exchange": "retry-exchange"}])
+def test_a_policy_that_would_undo_at_least_once_does_not_reach_an_enrolled_queue(
+    redrive: Redrive, foreign: Foreign, arguments: dict[str, str]
+) -> None:
+    foreign.policy("all", {"overflow": "drop-head"})
+    named = {key.replace("-", "_"): value for key, value in arguments.items()}
+    foreign.declare("orders", **{"overflow": "reject-publish", **named})
+    enrolled = redrive("topology", "enroll", "orders")
+    assert (enrolled.code, enrolled.err) == (0, "")
+    assert foreign.in_force("orders")[1]["overflow"] == "reject-publish"
+    with foreign.channel() as channel:
+        for key in ("retry-routing-key", "#"):
+            channel.queue_unbind("retry-queue", "retry-exchange", key)
+    assert kept_without_a_target(foreign, "orders", "retry-exchange")
+
+
+def kept_without_a_target(foreign: Foreign, queue: str, exchange: str) -> bool:
+    """Whether a dead message stays while its dead letter exchange brings it nowhere: so it does
+    only if the queue dead-letters at least once."""
+    with foreign.channel() as channel:
+        channel.exchange_declare(exchange, "topic", durable=True)
+    foreign.reject_one(queue, b"dead")
+    with foreign.channel() as channel:
+        for _ in range(2):  # more than were ever ready before, so what is then shown is new
+            channel.basic_publish("", queue, b"after it")
+    shown = eventually(lambda: (found := foreign.queue(queue)).get("messages_ready") == 2 and found)
+    assert shown
+    return bool(shown["messages_dlx"])
+
+
 def test_an_operator_policy_stays_in_force_beside_ours(redrive: Redrive, foreign: Foreign) -> None:
     foreign.operator_policy("ops", {"max-length": 50})
     foreign.declare("orders")

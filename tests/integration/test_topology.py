@@ -265,6 +265,21 @@ def test_a_policy_that_would_drop_our_messages_is_drift(quorum: Redrive, vhost: 
     assert "narrow the policy's pattern" in checked.err
 
 
+def test_a_policy_that_undoes_at_least_once_in_our_queues_is_drift(
+    quorum: Redrive, vhost: Vhost
+) -> None:
+    quorum("topology", "apply")
+    vhost.node.api(
+        "PUT",
+        f"policies/{quote(vhost.name, safe='')}/everything",
+        {"pattern": ".*", "definition": {"overflow": "drop-head"}, "apply-to": "queues"},
+    )
+    checked = eventually_fails(quorum, "topology", "check")
+    said = "overflow by the policy 'everything': expected reject-publish, got drop-head"
+    assert said in checked.out
+    assert "narrow the policy's pattern" in checked.err
+
+
 # Export
 
 

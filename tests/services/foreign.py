@@ -42,6 +42,9 @@ class Foreign:
         }
         self.vhost.node.api("PUT", f"policies/{self._path}/{name}", body)
 
+    def delete_policy(self, name: str) -> None:
+        self.vhost.node.api("DELETE", f"policies/{self._path}/{name}")
+
     def operator_policy(self, name: str, definition: dict[str, Any]) -> None:
         body = {"pattern": ".*", "definition": definition, "apply-to": "queues"}
         self.vhost.node.api("PUT", f"operator-policies/{self._path}/{name}", body)

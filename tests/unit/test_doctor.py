@@ -24,6 +24,7 @@ from redrive.broker.doctor.view import (
 )
 from redrive.broker.drift import LiveExchange, LiveQueue, compare
 from redrive.broker.enrollment import Policy
+from redrive.broker.ladder import describe_ladder
 from redrive.broker.topology import describe
 from redrive.settings.sections import TopologySettings
 
@@ -145,12 +146,63 @@ def test_a_queue_that_shows_no_policy_yet_has_the_one_that_matches() -> None:
 def test_arguments_beat_policies_and_of_two_limits_the_smaller_holds() -> None:
     queue = a_queue(
         "q",
-        x_overflow="drop-head",
+        x_dead_letter_exchange="theirs",
         x_max_length=10,
-        effective_policy_definition={"overflow": "reject-publish", "max-length": 5},
+        effective_policy_definition={"dead-letter-exchange": "other", "max-length": 5},
     )
-    assert queue.in_force("overflow") == "drop-head"
+    assert queue.in_force("dead-letter-exchange") == "theirs"
     assert queue.limit("max-length") == 5
+
+
+@pytest.mark.parametrize(
+    ("kind", "in_force"), [("quorum", "reject-publish"), ("classic", "drop-head")]
+)
+def test_a_policy_beats_the_argument_in_the_overflow_of_a_quorum_queue(
+    kind: str, in_force: str
+) -> None:
+    said = {"overflow": "reject-publish"}
+    queue = a_queue("q", kind=kind, x_overflow="drop-head", effective_policy_definition=said)
+    assert queue.in_force("overflow") == in_force
+
+
+def under_a_policy(queue: SeenQueue, policy: Policy) -> SeenQueue:
+    live = replace(queue.live, policy_name=policy.name, policy=policy.definition)
+    return replace(queue, live=live)
+
+
+def test_a_queue_that_a_policy_keeps_from_at_least_once_is_not_called_safe() -> None:
+    theirs = Policy("all", ".*", "queues", 0, {"overflow": "drop-head"})
+    queue = a_queue(
+        "orders",
+        x_dead_letter_exchange="retry-exchange",
+        x_dead_letter_strategy="at-least-once",
+        x_overflow="reject-publish",
+    )
+    assert checks_of(a_view(queue)) == []
+    (found,) = diagnose(a_view(under_a_policy(queue, theirs), policies=(theirs,)))
+    assert (found.check, found.subject.name) == ("at-least-once-is-not", "orders")
+    assert "this is 'drop-head' by the policy 'all', which beats the argument" in found.reason
+    assert [str(each) for each in found.commands] == ["redrive topology enroll orders"]
+
+
+def test_an_argument_that_pushes_out_does_not_stand_against_a_policy_that_refuses() -> None:
+    queue = a_queue(
+        "orders", x_dead_letter_exchange="retry-exchange", x_overflow="drop-head", x_max_length=9
+    )
+    (found,) = diagnose(a_view(queue))
+    assert [str(each) for each in found.commands] == ["redrive topology enroll orders --yes"]
+    assert "when full it will refuse new messages, not drop the oldest" in found.advice
+
+
+def test_a_rung_that_a_policy_keeps_from_at_least_once_is_reported_like_the_topology() -> None:
+    theirs = Policy("all", ".*", "queues", 0, {"overflow": "drop-head"})
+    rung = describe_ladder(SETTINGS)[0]
+    live = LiveQueue(kind=rung.kind, arguments=rung.arguments)
+    seen = SeenQueue(name=rung.name, live=live, facts=a_queue(rung.name).facts)
+    own = TOPOLOGY.queue_names() | {rung.name}
+    assert diagnose(replace(a_view(seen), own=own)) == []
+    ruled = a_view(under_a_policy(seen, theirs), policies=(theirs,))
+    assert checks_of(replace(ruled, own=own)) == [("at-least-once-is-not", rung.name)]
 
 
 @pytest.mark.parametrize(
@@ -167,6 +219,7 @@ def test_a_queue_is_full_only_if_it_refuses(
 ) -> None:
     queue = a_queue(
         "q",
+        kind="classic",
         x_overflow=overflow,
         x_max_length=10,
         x_max_length_bytes=100,

@@ -9,7 +9,7 @@ import pytest
 from redrive.broker.drift import LiveQueue
 from redrive.broker.enrollment import Policy
 from redrive.broker.policies import Policies
-from redrive.broker.room import LengthLimit, Room, overflow
+from redrive.broker.room import LengthLimit, Room
 
 
 def limit_of(kind: str, arguments: dict[str, Any], policy: dict[str, Any]) -> LengthLimit | None:
@@ -34,7 +34,7 @@ def test_the_argument_decides_in_classic_queues_and_the_policy_in_quorum_queues(
     by_policy = {} if policy is None else {"overflow": policy}
     for kind, expected in (("classic", classic), ("quorum", quorum)):
         queue = LiveQueue(kind=kind, arguments=arguments, policy=by_policy)
-        assert overflow(queue) == expected
+        assert queue.overflow == expected
 
 
 def test_the_lower_of_two_limits_counts_and_whether_it_refuses_or_pushes_out() -> None:

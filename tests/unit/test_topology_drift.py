@@ -110,10 +110,20 @@ def test_a_queue_of_another_kind_differs(changes: dict[str, Any], expected: Diff
         ("retry-queue", {"expires": 60_000}, Difference("expires", None, 60_000)),
         ("queue.delay.2", {"message-ttl": 1}, Difference("message-ttl", 15_000, 1)),
         ("retry-queue", {"delivery-limit": 5}, Difference("delivery-limit", 1_000_000, 5)),
+        (
+            "queue.delay.1",
+            {"overflow": "drop-head"},
+            Difference("overflow", "reject-publish", "drop-head"),
+        ),
+        (
+            "retry-queue",
+            {"overflow": "reject-publish-dlx"},
+            Difference("overflow", "reject-publish", "drop-head"),
+        ),
     ],
 )
 def test_a_policy_that_would_lose_messages_of_a_redrive_queue_is_a_difference(
-    queue: str, policy: dict[str, int], difference: Difference
+    queue: str, policy: dict[str, Any], difference: Difference
 ) -> None:
     named = replace(difference, what=f"{difference.what} by the policy 'all'")
     assert differences(with_queue(queue, policy_name="all", policy=policy)) == [named]
@@ -125,6 +135,8 @@ def test_a_policy_that_would_lose_messages_of_a_redrive_queue_is_a_difference(
         ("dlq-queue", {"ha-mode": "all", "queue-leader-locator": "balanced"}),
         ("queue.delay.2", {"message-ttl": 60_000}),
         ("retry-queue", {"delivery-limit": 2_000_000}),
+        ("retry-queue", {"overflow": "reject-publish"}),
+        ("dlq-queue", {"overflow": "drop-head"}),
         ("orders", {"max-length": 10, "message-ttl": 1}),
     ],
 )

@@ -118,9 +118,64 @@ def test_a_queue_that_dead_letters_here_by_its_arguments_only_gets_what_is_missi
     assert (safe.policy, safe.bindings, safe.warnings) == (None, (RETURN,), ())
 
 
-def test_arguments_that_make_dead_lettering_unsafe_are_warned_of() -> None:
-    assert "x-overflow drop-head" in intent(overflow="drop-head").warnings[0]
-    assert "at-most-once" in intent(dead_letter_strategy="at-most-once").warnings[0]
+def test_an_argument_that_makes_dead_lettering_unsafe_is_warned_of_and_publishers_left_alone() -> (
+    None
+):
+    unsafe = intent(dead_letter_strategy="at-most-once", max_length=5)
+    assert "dead-letter-strategy at-most-once and overflow drop-head" in unsafe.warnings[0]
+    assert unsafe.policy is not None
+    assert (unsafe.policy.definition, unsafe.consents) == (OURS, ())
+
+
+@pytest.mark.parametrize("argument", ["drop-head", "reject-publish"])
+def test_ours_says_what_overflows_whatever_an_argument_and_the_policy_in_force_say(
+    argument: str,
+) -> None:
+    """In a quorum queue the policy's way to overflow beats the argument's."""
+    answer = intent(overflow=argument, base=policy(overflow="drop-head"))
+    assert answer.policy is not None
+    assert answer.policy.definition == {**OURS, **SAFE}
+    assert answer.warnings == ()
+
+
+def test_a_policy_that_takes_at_least_once_from_a_queue_that_asked_for_it_is_outdone() -> None:
+    arguments = {
+        "dead_letter_exchange": "retry-exchange",
+        "dead_letter_strategy": "at-least-once",
+        "overflow": "reject-publish",
+    }
+    answer = intent(base=policy(overflow="drop-head"), **arguments)
+    assert answer.policy is not None
+    assert answer.policy.definition == {"overflow": "reject-publish"}
+    assert answer.consents == ()
+    (consent,) = intent(base=policy(overflow="drop-head", max_length=5), **arguments).consents
+    assert "where it now drops the oldest" in consent
+
+
+def test_where_only_its_exchange_is_bound_a_policy_that_makes_it_unsafe_is_warned_of() -> None:
+    answer = intent(
+        bind_exchange=True,
+        exchange=LiveExchange(kind="fanout"),
+        base=policy(overflow="drop-head"),
+        dead_letter_exchange="dlx",
+        dead_letter_strategy="at-least-once",
+        overflow="reject-publish",
+    )
+    assert "dead-letter-strategy at-least-once and overflow drop-head" in answer.warnings[0]
+
+
+def test_our_policy_of_before_is_renewed_also_where_the_users_own_says_it_all_by_now() -> None:
+    ours = policy("redrive-enroll:orders", overflow="drop-head", **_named(OURS))
+    theirs = policy(**_named({**OURS, **SAFE}))
+    queue = LiveQueue(kind="quorum", policy_name=ours.name, policy=ours.definition)
+    answer = consider(Candidate("orders", queue, theirs, 1, None), NAMES)
+    assert isinstance(answer, Intent)
+    assert answer.policy is not None
+    assert answer.policy.definition == {**OURS, **SAFE}
+
+
+def _named(definition: dict[str, Any]) -> dict[str, Any]:
+    return {key.replace("-", "_"): value for key, value in definition.items()}
 
 
 @pytest.mark.parametrize(

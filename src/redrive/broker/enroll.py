@@ -2,9 +2,11 @@
 
 Guarantees: every queue is considered before any is changed; if one cannot be enrolled, none is. A
 policy is set only after the return binding is there, and it is read back from the queue: where the
-broker does not put it in force, it is removed again and the error says so. `unenroll` deletes our
-policy and our bindings, after which the users' own policy is in force as before. Needs the
-management API: AMQP knows no policies.
+broker does not put it in force, or anything else fails, what this run made is taken back and no
+more: what an earlier run enrolled stays so. Where the broker does not let something be taken back,
+the rest is, and the error names the queues that are left changed and what to do about them.
+`unenroll` deletes our policy and our bindings, after which the users' own policy is in force as
+before. Needs the management API: AMQP knows no policies.
 
 The broker shows a queue's policy with a delay (its statistics intervals; 5 to 12 s with their
 defaults), so reading back takes that long. Before that, the list of policies, which is always
@@ -15,10 +17,12 @@ key that the type of queue does not know is passed over), the queue is believed.
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from redrive.amqp import Connection
@@ -33,16 +37,17 @@ from redrive.broker.enrollment import (
     matching,
     policy_name,
 )
-from redrive.broker.live import SpareChannel, examine, live_exchange, live_queue
+from redrive.broker.live import SpareChannel, examine, is_down, live_exchange, live_queue
 from redrive.broker.management import Management
 from redrive.broker.topology import Binding, Topology
-from redrive.errors import BrokerError, NotFound
+from redrive.errors import BrokerError, NotFound, RedriveError
 from redrive.settings.sections import TopologyNames
 
 SHOWN_WITHIN: Final = timedelta(seconds=30)
 """How long the broker may take to show a queue's policy: its statistics interval, and some."""
 _STALE_FOR: Final = 15.0  # seconds: 12 were seen with the default interval
 _STEP: Final = 0.1
+_AT_ONCE: Final = 8  # queues that are taken back
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,25 @@ class Unenrolled:
     queue: str
     policy: bool
     bindings: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What one run of enroll does to a queue: what there was before, and how to take back what it
+    made. A step is noted before it is made: of one that failed nobody knows whether it was."""
+
+    intent: Intent
+    policy: Policy | None
+    """Ours, as it was before."""
+    bindings: frozenset[Binding]
+    """Ours that were there before."""
+    undo: list[Callable[[], Awaitable[object]]] = field(default_factory=list)
+
+    @property
+    def is_renewal(self) -> bool:
+        """Whether the queue was enrolled before; any queue may have been bound for the way back."""
+        queue = self.intent.queue
+        return self.policy is not None or any(each.queue != queue for each in self.bindings)
 
 
 class Enroller:
@@ -107,18 +131,23 @@ class Enroller:
         )
 
     async def enroll(self, intents: Sequence[Intent]) -> None:
-        """Do it, for all or for none: on an error everything is taken back."""
-        before = {intent.queue: await self._ours(intent.queue) for intent in intents}
+        """Do it, for all or for none: on an error, what was made here is taken back.
+
+        Raises BrokerError, which says whether anything is left changed.
+        """
+        runs = await asyncio.gather(*(self._begin(intent) for intent in intents))
         try:
-            for intent in intents:
-                await self._bind(intent)
-            for intent in intents:
-                if intent.policy is not None:
-                    await self._management.set_policy(intent.policy.name, intent.policy.document())
+            for run in runs:
+                await self._bind(run)
+            for run in runs:
+                await self._set_policy(run)
             await self._verify_all(intents)
-        except BaseException:
-            for intent in intents:
-                await self._take_back(intent, before[intent.queue])
+        except BaseException as error:
+            left = await self._take_back(runs)
+            if left:
+                raise _left_changed(error, left) from error
+            if isinstance(error, RedriveError):
+                raise BrokerError(f"{error}; nothing was changed", remedy=error.remedy) from error
             raise
 
     async def _consider(
@@ -167,19 +196,41 @@ class Enroller:
         by_name = {policy.name: policy for policy in policies}
         return by_name.get(shown["policy"])
 
-    async def _ours(self, queue: str) -> dict[str, Any] | None:
-        return await self._management.policy(policy_name(queue))
+    async def _begin(self, intent: Intent) -> _Run:
+        policy, bindings = await asyncio.gather(
+            self._management.policy(policy_name(intent.queue)), self._bindings(intent.queue)
+        )
+        return _Run(
+            intent,
+            None if policy is None else Policy.read(policy),
+            frozenset(
+                Binding(found["source"], found["destination"], found["routing_key"])
+                for found in bindings
+            ),
+        )
 
-    async def _bind(self, intent: Intent) -> None:
+    async def _bind(self, run: _Run) -> None:
         wire = SpareChannel(self._connection)
         try:
-            for binding in intent.bindings:
+            for binding in run.intent.bindings:
+                if binding in run.bindings:
+                    continue
+                mark = _mark(run.intent, binding)
+                run.undo.append(partial(self._unbind, [(binding, mark)]))
                 channel = await wire.open()
-                await channel.bind_queue(
-                    binding.queue, binding.exchange, binding.routing_key, _mark(intent, binding)
-                )
+                await channel.bind_queue(binding.queue, binding.exchange, binding.routing_key, mark)
         finally:
             await wire.close()
+
+    async def _set_policy(self, run: _Run) -> None:
+        policy, before = run.intent.policy, run.policy
+        if policy is None:
+            return
+        if before is None:
+            run.undo.append(partial(self._management.delete_policy, policy.name))
+        elif before != policy:
+            run.undo.append(partial(self._management.set_policy, before.name, before.document()))
+        await self._management.set_policy(policy.name, policy.document())
 
     async def _verify_all(self, intents: Sequence[Intent]) -> None:
         outcomes = await asyncio.gather(
@@ -209,32 +260,41 @@ class Enroller:
         else:
             cause = "none is shown"
         raise BrokerError(
-            f"the policy that enrolls {intent.queue!r} did not come into force: {cause};"
-            " it was removed again",
+            f"the policy that enrolls {intent.queue!r} did not come into force: {cause}",
             remedy="see the queue's page in the management console",
         )
 
-    async def _take_back(self, intent: Intent, before: dict[str, Any] | None) -> None:
-        if intent.policy is not None:
-            if before is None:
-                await self._management.delete_policy(intent.policy.name)
-            else:
-                await self._management.set_policy(
-                    intent.policy.name, Policy.read(before).document()
-                )
-        if before is None:
-            await self._unbind(intent.queue)
+    async def _take_back(self, runs: Sequence[_Run]) -> list[tuple[_Run, RedriveError]]:
+        """What could not be taken back, and why. All is tried, of some queues at once: an API that
+        hangs would else be waited for again and again."""
+        turn = asyncio.Semaphore(_AT_ONCE)
+        failures = await asyncio.gather(*(_undone(run, turn) for run in runs))
+        return [
+            (run, failure)
+            for run, failure in zip(runs, failures, strict=True)
+            if failure is not None
+        ]
 
     # Unenroll
 
     async def unenroll(self, queue: str) -> Unenrolled:
         """Take back what enroll did. Nothing else is touched, and a queue that is gone is fine."""
         policy = await self._management.delete_policy(policy_name(queue))
-        return Unenrolled(queue, policy, await self._unbind(queue))
+        bindings = [
+            (
+                Binding(found["source"], found["destination"], found["routing_key"]),
+                found.get("arguments") or None,
+            )
+            for found in await self._bindings(queue)
+        ]
+        return Unenrolled(queue, policy, await self._unbind(bindings))
 
-    async def _unbind(self, queue: str) -> int:
+    # Bindings
+
+    async def _bindings(self, queue: str) -> list[dict[str, Any]]:
+        """The bindings that enroll makes for a queue, as far as they are there."""
         returns = self._names.return_exchange
-        found = [
+        return [
             *(b for b in await self._management.bindings_of(queue) if b["source"] == returns),
             *(
                 b
@@ -242,20 +302,56 @@ class Enroller:
                 if (b.get("arguments") or {}).get(BINDING_MARK) == queue
             ),
         ]
+
+    async def _unbind(self, bindings: Iterable[tuple[Binding, dict[str, Any] | None]]) -> int:
+        """How many were taken away: none that went with its queue or exchange meanwhile."""
         wire = SpareChannel(self._connection)
+        gone = 0
         try:
-            for binding in found:
-                await (await wire.open()).unbind_queue(
-                    binding["destination"],
-                    binding["source"],
-                    binding["routing_key"],
-                    binding.get("arguments") or None,
-                )
-        except NotFound:
-            return 0  # the queue was deleted meanwhile, and its bindings with it
+            for binding, arguments in bindings:
+                try:
+                    await (await wire.open()).unbind_queue(
+                        binding.queue, binding.exchange, binding.routing_key, arguments
+                    )
+                    gone += 1
+                except NotFound as error:
+                    if is_down(error):
+                        raise
         finally:
             await wire.close()
-        return len(found)
+        return gone
+
+
+async def _undone(run: _Run, turn: asyncio.Semaphore) -> RedriveError | None:
+    """Take back what a run made, the last first; why something could not be."""
+    failure: RedriveError | None = None
+    async with turn:
+        for undo in reversed(run.undo):
+            try:
+                await undo()
+            except RedriveError as error:
+                failure = failure or error
+    return failure
+
+
+def _left_changed(error: BaseException, left: Sequence[tuple[_Run, RedriveError]]) -> BrokerError:
+    """The error, and which queues are neither as they were nor enrolled."""
+    queues = ", ".join(repr(run.intent.queue) for run, _ in left)
+    why = "; ".join(dict.fromkeys(str(failure) for _, failure in left))
+    new = [run.intent.queue for run, _ in left if not run.is_renewal]
+    renewed = [run.intent.queue for run, _ in left if run.is_renewal]
+    commands = []
+    if new:
+        commands.append(f"redrive topology unenroll {shlex.join(new)}")
+    if renewed:  # they were enrolled before, and are to stay so
+        binds = any(len(run.intent.bindings) > 1 for run, _ in left)
+        option = " --bind-exchange" if binds else ""
+        commands.append(f"redrive topology enroll {shlex.join(renewed)}{option}")
+    return BrokerError(
+        f"{str(error) or 'interrupted'}; not all could be taken back ({why}), and these queues are"
+        f" left changed: {queues}",
+        remedy=f"when the broker takes changes again, run: {'; '.join(commands)}",
+    )
 
 
 def _mark(intent: Intent, binding: Binding) -> dict[str, Any] | None:

@@ -5,9 +5,11 @@ What the broker does (each tried on 3.10, 4.0 and 4.3):
   the policy in force with our keys put in, one priority higher, for exactly this queue.
 - A policy with a key that the queue's type does not know (`dead-letter-strategy` on a classic
   queue, `ha-mode` on a quorum queue) does not apply to that queue at all.
-- A queue's own arguments beat policies, key by key.
-- At-least-once dead-lettering needs a quorum queue with `overflow=reject-publish`; without it the
-  broker falls back to the unsafe way and does not say so.
+- A queue's own arguments beat policies, key by key; but not the overflow of a quorum queue, where
+  the policy beats the argument.
+- At-least-once dead-lettering needs a quorum queue with `overflow=reject-publish` in force; without
+  it the broker falls back to the unsafe way and does not say so. So our policy says it whatever the
+  arguments say: the definition that it is merged with may say otherwise.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from redrive.broker.drift import LiveExchange, LiveQueue
+from redrive.broker.room import least
 from redrive.broker.topology import Binding, return_key
 from redrive.settings.sections import TopologyNames
 
@@ -191,18 +194,14 @@ def _impossible(candidate: Candidate) -> str:
 
 def _by_policy(candidate: Candidate, intent: Intent, names: TopologyNames) -> Intent:
     queue, base = candidate.queue, candidate.base
-    ours: dict[str, Any] = {}
-    if "x-dead-letter-exchange" not in queue.arguments:
-        ours["dead-letter-exchange"] = names.retry_exchange
-        ours["dead-letter-routing-key"] = names.retry_routing_key
-    if queue.kind == "quorum":
-        ours["dead-letter-strategy"] = "at-least-once"
-        ours["overflow"] = "reject-publish"
-    ours = {key: value for key, value in ours.items() if f"x-{key}" not in queue.arguments}
-    intent = replace(intent, warnings=_unsafe(candidate, ours), consents=_limited(candidate, ours))
+    ours = _keys(queue, names)
     definition = dict(base.definition) if base else {}
-    if definition.items() >= ours.items():
-        return intent  # its arguments, or the policy in force, say it all
+    without_ours = replace(queue, policy=definition)
+    said = all(without_ours.in_force(key) == value for key, value in ours.items())
+    renews = queue.policy_name == policy_name(candidate.name)  # or an older one would stay
+    if said and not (ours and renews):
+        # Its arguments, or the policy in force, say it all.
+        return replace(intent, warnings=_unsafe(candidate, {}))
     policy = Policy(
         policy_name(candidate.name),
         exactly(candidate.name),
@@ -210,7 +209,35 @@ def _by_policy(candidate: Candidate, intent: Intent, names: TopologyNames) -> In
         candidate.priority,
         definition | ours,
     )
-    return replace(intent, policy=policy, base=base.name if base else None)
+    return replace(
+        intent,
+        policy=policy,
+        base=base.name if base else None,
+        warnings=_unsafe(candidate, ours),
+        consents=_limited(candidate, ours),
+    )
+
+
+def _keys(queue: LiveQueue, names: TopologyNames) -> dict[str, Any]:
+    """What a policy must say of this queue: all that its arguments do not decide."""
+    arguments = queue.arguments
+    ours: dict[str, Any] = {}
+    if "x-dead-letter-exchange" not in arguments:
+        ours["dead-letter-exchange"] = names.retry_exchange
+        ours["dead-letter-routing-key"] = names.retry_routing_key
+    if queue.kind == "quorum":
+        ours["dead-letter-strategy"] = "at-least-once"
+    ours = {key: value for key, value in ours.items() if f"x-{key}" not in arguments}
+    strategy = arguments.get("x-dead-letter-strategy", ours.get("dead-letter-strategy"))
+    if queue.kind == "quorum" and strategy == "at-least-once":
+        ours["overflow"] = "reject-publish"  # also beside an argument, which it beats
+    return ours
+
+
+def _with(candidate: Candidate, ours: Mapping[str, Any]) -> LiveQueue:
+    """The queue with what is in force on it, operators' keys too, and ours put in."""
+    base = candidate.base.definition if candidate.base else {}
+    return replace(candidate.queue, policy={**base, **candidate.queue.policy, **ours})
 
 
 def _unsafe(candidate: Candidate, ours: Mapping[str, Any]) -> tuple[str, ...]:
@@ -222,13 +249,12 @@ def _unsafe(candidate: Candidate, ours: Mapping[str, Any]) -> tuple[str, ...]:
             " from it to Redrive; only quorum queues dead-letter safely"
         )
         return (warning,)
-    in_force = {**candidate.queue.policy, **ours}
-    strategy = queue.arguments.get("x-dead-letter-strategy", in_force.get("dead-letter-strategy"))
-    overflow = queue.arguments.get("x-overflow", in_force.get("overflow"))
-    if (strategy, overflow) != ("at-least-once", "reject-publish"):
+    enrolled = _with(candidate, ours)
+    strategy = enrolled.in_force("dead-letter-strategy")
+    if (strategy, enrolled.overflow) != ("at-least-once", "reject-publish"):
         warning = (
-            "it does not dead-letter at least once (x-dead-letter-strategy"
-            f" {strategy or 'none'}, x-overflow {overflow or 'none'}): a crash of the broker can"
+            "it does not dead-letter at least once (in force are dead-letter-strategy"
+            f" {strategy or 'none'} and overflow {enrolled.overflow}): a crash of the broker can"
             " lose what is on its way from it to Redrive"
         )
         return (warning,)
@@ -237,14 +263,13 @@ def _unsafe(candidate: Candidate, ours: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _limited(candidate: Candidate, ours: Mapping[str, Any]) -> tuple[str, ...]:
     """`reject-publish` means something else to the publishers of a queue with a limit."""
-    queue = candidate.queue
-    in_force = {**(candidate.base.definition if candidate.base else {}), **queue.policy}
+    now = _with(candidate, {})
     limits = [
         f"{key} {limit}"
         for key in ("max-length", "max-length-bytes")
-        if (limit := queue.arguments.get(f"x-{key}", in_force.get(key))) is not None
+        if (limit := least(now, key)) is not None
     ]
-    if not limits or "overflow" not in ours or in_force.get("overflow") == ours["overflow"]:
+    if not limits or "overflow" not in ours or now.overflow == ours["overflow"]:
         return ()
     consent = (
         f"it has a limit ({', '.join(limits)}): when full it will refuse new messages, where it"

@@ -6,8 +6,7 @@ Tried on 3.10.8, 4.0.5 and 4.3.6:
 - What is over the limit pushes out the oldest (`drop-head`, the default), and its publisher gets a
   confirm; with `reject-publish` it is refused; a quorum queue notices late, and 20 went into a
   limit of 10. `reject-publish-dlx` is that to classic queues only.
-- Where argument and policy name different ways, the argument counts in a classic queue, and the
-  policy in a quorum queue.
+- Where argument and policy name different ways, `LiveQueue.overflow` knows which counts.
 - What is pushed out is dead-lettered where the queue has a dead letter exchange, else it is gone.
 """
 
@@ -17,11 +16,10 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from redrive.broker.drift import LiveQueue
+from redrive.broker.drift import DROP_HEAD, LiveQueue
 
 DROP_OLDEST: Final = "--drop-oldest"
 """The option by which messages may be pushed out."""
-DROP_HEAD: Final = "drop-head"
 Version = tuple[int, int]
 _WEIGHS_BODIES: Final[Version] = (4, 0)
 """The last version that is known to."""
@@ -31,16 +29,6 @@ def least(queue: LiveQueue, name: str) -> int | None:
     """A limit by argument or policy; the stricter of both, as the broker has it."""
     values = (queue.arguments.get(f"x-{name}"), queue.policy.get(name))
     return min((each for each in values if type(each) is int and each >= 0), default=None)
-
-
-def overflow(queue: LiveQueue) -> str:
-    """What a queue does with what is over its limits."""
-    said = queue.arguments.get("x-overflow"), queue.policy.get("overflow")
-    argument, policy = (str(each) if each else "" for each in said)
-    if queue.kind != "quorum":
-        return argument or policy or DROP_HEAD
-    said_last = policy or argument
-    return said_last if said_last == "reject-publish" else DROP_HEAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +50,8 @@ class LengthLimit:
         messages, size = least(queue, "max-length"), least(queue, "max-length-bytes")
         if (messages is None and size is None) or queue.kind == "stream":
             return None
-        exchange = queue.arguments.get("x-dead-letter-exchange")
-        if exchange is None:
-            exchange = queue.policy.get("dead-letter-exchange")
-        return cls(messages, size, exchange, queue.kind, overflow(queue) != DROP_HEAD)
+        exchange = queue.in_force("dead-letter-exchange")
+        return cls(messages, size, exchange, queue.kind, queue.overflow != DROP_HEAD)
 
 
 class Room:

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from redrive.amqp import Connection
 from redrive.broker.live import SpareChannel, live_exchange, live_queue
 from redrive.broker.management import Management
-from redrive.broker.room import least, overflow
+from redrive.broker.room import least
 from redrive.broker.routing import is_routed
 from redrive.broker.topology import return_key
 from redrive.domain.durations import format_duration
@@ -133,7 +133,7 @@ class DestinationLook:
             look.warnings.append(f"it is bound to {self._return_exchange} when the first is sent")
         look.max_length = least(live, "max-length")
         look.max_length_bytes = least(live, "max-length-bytes")
-        look.overflow = overflow(live)
+        look.overflow = live.overflow
         look.message_ttl = least(live, "message-ttl")
         self._room(look, look.max_length, look.ready or 0, look.expected.letters, "messages")
         waiting = found.get("message_bytes_ready")

@@ -109,9 +109,8 @@ def put_together(view: View, findings: Iterable[Finding]) -> list[Finding]:
 
 def can_by_policy(queue: SeenQueue, changes: Mapping[str, Any]) -> bool:
     """Whether no argument of the queue stands against a policy with these keys."""
-    return all(
-        queue.live.arguments.get(f"x-{key}") in (None, value) for key, value in changes.items()
-    )
+    changed = replace(queue.live, policy={**queue.live.policy, **changes})
+    return all(changed.in_force(key) == value for key, value in changes.items())
 
 
 def rebuild(

@@ -245,7 +245,7 @@ def is_at_least_once(view: View, queue: SeenQueue) -> bool:
     return (
         queue.kind == "quorum"
         and queue.asks_at_least_once
-        and queue.in_force("overflow") == "reject-publish"
+        and queue.live.overflow == "reject-publish"
         and not _lacks_flag(view)
     )
 
@@ -309,7 +309,7 @@ def _as_quorum(view: View, queue: SeenQueue) -> tuple[str, tuple[Command, ...]]:
 def _refuses(queue: SeenQueue) -> str:
     """What reject-publish changes for the publishers of a queue; nothing if it has no limit."""
     limited = any(queue.limit(key) is not None for key in ("max-length", "max-length-bytes"))
-    overflow = queue.in_force("overflow")
+    overflow = queue.live.overflow
     if not limited or overflow == "reject-publish":
         return ""
     now = "dead-letter them" if overflow == "reject-publish-dlx" else "drop the oldest"
@@ -332,13 +332,14 @@ def _made_safe(view: View, queue: SeenQueue) -> tuple[str, tuple[Command, ...]]:
 def at_least_once_that_is_not(view: View, routes: Routes) -> Iterator[Finding]:
     """Asked for, and silently not given."""
     for queue in view.users_queues:
-        if queue.kind == "classic":
-            if (policy := _unapplied(view, queue)) is not None:
-                yield _ignored(view, queue, policy)
-        elif (
-            queue.asks_at_least_once
+        if queue.kind == "classic" and (policy := _unapplied(view, queue)) is not None:
+            yield _ignored(view, queue, policy)
+    for queue in (*view.users_queues, *view.undescribed):
+        if (
+            queue.kind == "quorum"
+            and queue.asks_at_least_once
             and queue.dead_letter_exchange is not None
-            and queue.in_force("overflow") != "reject-publish"
+            and queue.live.overflow != "reject-publish"
         ):
             yield _overflowing(view, queue)
     if _lacks_flag(view) and any(queue.asks_at_least_once for queue in view.queues.values()):
@@ -355,13 +356,15 @@ def at_least_once_that_is_not(view: View, routes: Routes) -> Iterator[Finding]:
 
 def _overflowing(view: View, queue: SeenQueue) -> Finding:
     said, commands = _made_safe(view, queue)
-    overflow = queue.in_force("overflow") or "drop-head"
+    by = f" by the policy {queue.live.policy_name!r}" if "overflow" in queue.live.policy else ""
+    if by and "x-overflow" in queue.live.arguments:
+        by += ", which beats the argument in a quorum queue"
     return Finding(
         check="at-least-once-is-not",
         severity=Severity.WARNING,
         subject=about(queue),
         reason="At-least-once dead-lettering is asked for and not given: it needs overflow"
-        f" 'reject-publish', and this is {overflow!r}. The broker does not say so.",
+        f" 'reject-publish', and this is {queue.live.overflow!r}{by}. The broker does not say so.",
         advice=said,
         commands=commands,
     )

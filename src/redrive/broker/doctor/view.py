@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from redrive.broker.doctor.finding import Unseen
-from redrive.broker.drift import Drift, LiveExchange, LiveQueue, Snapshot
+from redrive.broker.drift import DROP_HEAD, Drift, LiveExchange, LiveQueue, Snapshot
 from redrive.broker.enrollment import Policy, matching, policy_name
 from redrive.broker.live import live_exchange, live_queue
 from redrive.broker.looking import QueueFacts, Version
@@ -79,9 +79,8 @@ class SeenQueue:
         )
 
     def in_force(self, key: str) -> Any:
-        """The value of a key such as `overflow`: the argument, else the policy's."""
-        argument = self.live.arguments.get(f"x-{key}")
-        return self.live.policy.get(key) if argument is None else argument
+        """What counts of a key such as `overflow`; None if nothing says it."""
+        return self.live.in_force(key)
 
     def limit(self, key: str) -> int | None:
         """The value of a limit such as `max-length`: of argument and policy the smaller."""
@@ -140,7 +139,7 @@ class SeenQueue:
     @property
     def is_full(self) -> bool:
         """Whether it refuses messages for want of room."""
-        if self.in_force("overflow") not in ("reject-publish", "reject-publish-dlx"):
+        if self.live.overflow == DROP_HEAD:
             return False
         length, size = self.limit("max-length"), self.limit("max-length-bytes")
         return (length is not None and self.messages >= length) or (
@@ -240,6 +239,17 @@ class View:
             queue
             for queue in self.queues.values()
             if queue.lasts and queue.name not in self.own and not queue.name.startswith("amq.gen-")
+        )
+
+    @cached_property
+    def undescribed(self) -> tuple[SeenQueue, ...]:
+        """Redrive's own queues that its topology does not describe, so that no drift tells of them:
+        rungs of the ladder, and what is left of tiers that the settings no longer have."""
+        described = self.topology.queue_names()
+        return tuple(
+            queue
+            for queue in self.queues.values()
+            if queue.name in self.own and queue.name not in described
         )
 
     def is_collected(self, queue: str) -> bool:
