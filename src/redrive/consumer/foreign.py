@@ -153,6 +153,8 @@ def _noted(failed: Failed) -> dict[str, Any]:
         found[own.EXPIRATION] = failed.expiration
     if failed.redelivered:
         found[own.REDELIVERED] = True
+    if not failed.message_id:
+        found[own.UNNAMED] = True  # aio-pika gives every copy an id of its own
     found.pop(own.NOT_BEFORE, None)
     _add_death(found, failed)
     return found
@@ -250,7 +252,10 @@ def _sendable(text: str) -> str:
 def _identity(failed: Failed) -> str:
     """Derived, not drawn: a second copy after a crash gets the same id (ADR 0005)."""
     made = blake2b(digest_size=16)
-    for part in (failed.queue, failed.exchange, failed.routing_key, failed.message_id or ""):
+    parts = [failed.queue, failed.exchange, failed.routing_key, failed.message_id or ""]
+    if not failed.message_id:  # then what else its publisher sent is all that names it
+        parts.append(_in_order(_theirs(failed.headers)))
+    for part in parts:
         text = part.encode("utf-8", "surrogateescape")
         made.update(b"%d," % len(text) + text)
     made.update(failed.body)
@@ -258,3 +263,19 @@ def _identity(failed: Failed) -> str:
     # Version 8, as the consumer's and the retrier's.
     number = number & ~(0xF << 76) & ~(0x3 << 62) | 0x8 << 76 | 0x2 << 62
     return str(UUID(int=number))
+
+
+def _theirs(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The publisher's headers, and where the message had died before it came."""
+    ours = {*own.BROKERS_OWN, *own.WRITTEN} - {own.X_DEATH}
+    return {name: value for name, value in found.items() if name not in ours}
+
+
+def _in_order(value: Any) -> str:
+    """A value as text that is the same for equal values, in whichever order a table is."""
+    if isinstance(value, Mapping):
+        items = sorted((str(name), _in_order(each)) for name, each in value.items())
+        return repr(items)
+    if isinstance(value, list):
+        return repr([_in_order(each) for each in value])
+    return repr(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -22,6 +23,25 @@ DEATHS = [
 
 def failed(**found: Any) -> Failed:
     return Failed(queue="q", exchange="", routing_key="q", headers=found, body=b"")
+
+
+def id_of(message_id: str | None, found: dict[str, Any]) -> object:
+    message = replace(failed(**found), message_id=message_id)
+    return forward(message, ValueError("no"), retries=0, settings=SETTINGS).headers[headers.ID]
+
+
+def test_messages_without_a_message_id_that_differ_in_their_headers_have_different_ids() -> None:
+    one, other = {"tenant": "a", "more": {"x": 1, "y": [2]}}, {"tenant": "b"}
+    assert id_of(None, one) != id_of(None, other)
+    in_another_order = {"more": {"y": [2], "x": 1}, "tenant": "a", "x-delivery-count": 3}
+    assert id_of(None, one) == id_of(None, in_another_order)
+    died = {**one, "x-death": [{"queue": "before", "count": 1}]}
+    assert id_of(None, one) != id_of(None, died)
+
+
+def test_with_a_message_id_the_id_is_what_it_was_before_headers_counted() -> None:
+    assert id_of("m-1", {"tenant": "a"}) == id_of("m-1", {"tenant": "b"})
+    assert id_of("m-1", {}) == "4d0337a1-8ae1-8ed2-9ca8-4bbccd4b74a2"
 
 
 def size(found: dict[str, Any]) -> int:
