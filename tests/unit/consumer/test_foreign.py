@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from redrive import DeadLetter
+from redrive import DeadLetter, RetryAfter
 from redrive.consumer import with_aio_pika, with_pika
 from redrive.consumer.foreign import Failed, dead_instead, forward
 from redrive.domain import headers
@@ -67,6 +67,20 @@ def test_the_stack_goes_first_then_old_deaths_and_the_newest_stay() -> None:
     kept = sent.headers[headers.DEATHS]
     assert 0 < len(kept) < headers.MAX_DEATHS
     assert kept[-1]["queue"] == "q"
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("no"), RetryAfter("1h"), RetryAfter("1h", counts=False)]
+)
+@pytest.mark.parametrize("before", [None, 1])
+def test_a_retry_that_no_queue_took_is_not_counted(error: Exception, before: int | None) -> None:
+    noted = (
+        {headers.QUEUE: "q"} if before is None else {headers.QUEUE: "q", headers.ATTEMPT: before}
+    )
+    sent = forward(failed(**noted), error, retries=3, settings=SETTINGS)
+    dead = dead_instead(sent, "not taken", SETTINGS)
+    assert dead.headers.get(headers.ATTEMPT) == before
+    assert headers.NOT_BEFORE not in dead.headers
 
 
 @pytest.mark.parametrize("error", [ValueError("\ud800"), DeadLetter("\ud800", error_type="\ud800")])

@@ -111,6 +111,20 @@ async def test_a_tier_that_takes_nothing_does_not_overwrite_the_consumers_error_
     assert "no answer from the bank" in reason
 
 
+@pytest.mark.parametrize(("before", "after"), [(None, None), (0, None), (1, 1)])
+@pytest.mark.parametrize("outcome", [Refused(), NO_ROUTE])
+async def test_a_retry_that_no_tier_took_is_not_counted(
+    outcome: Returned | Refused, before: int | None, after: int | None
+) -> None:
+    message = delivery({} if before is None else {headers.ATTEMPT: fields.int32(before)})
+    sent = plan().decide(message, "guest")
+    assert isinstance(sent, Publish)
+    assert Properties.read(sent.properties).header(headers.ATTEMPT) == (before or 0) + 1
+    dead = await plan().reconsider(message, sent, outcome)
+    assert isinstance(dead, Publish)
+    assert Properties.read(dead.properties).header(headers.ATTEMPT) == after
+
+
 @pytest.mark.parametrize(
     ("outcome", "said"),
     [(Refused(), "is full"), (NO_ROUTE, "is missing"), (FORBIDDEN, "is refused to us")],
