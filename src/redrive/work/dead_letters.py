@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from redrive.amqp import Delivery, Properties, Publish, Refused, Returned, fields
 from redrive.amqp.fields import octets, text_of
 from redrive.amqp.ours import count_of
-from redrive.amqp.republish import Draft
+from redrive.amqp.republish import Draft, shortened
 from redrive.domain import headers
 from redrive.domain.retry import Dead
 from redrive.work.mover import Park, Stay
@@ -63,7 +63,8 @@ class DeadLetters:
         if before := text_of(properties.header_field(headers.ERROR_REASON)):
             reason = f"{reason} (the failure before: {before})"
         put[headers.ERROR_REASON] = fields.longstr(reason)
-        return self._publish(properties.with_headers(put, remove=remove).raw, sent.body)
+        properties = shortened(properties.with_headers(put, remove=remove))
+        return self._publish(properties.raw, sent.body)
 
     def poisoned(self, reason: str) -> Park | Stay:
         """A message that cannot be sent: parked unchanged where that is safe, else it stays."""
