@@ -15,13 +15,19 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from unittest.mock import patch
 
 from redrive import Consumer, Message
+from redrive.amqp import Delivery, Publish
+from redrive.amqp.confirms import CONFIRMED
+from redrive.amqp.lane import LaneOutcome
 from redrive.broker.processes import GuardedProcess
 from redrive.consumer import serving
+from redrive.consumer.settling import Deliveries, Settling
 from tests.services.consuming import QUEUE, settings_for
 from tests.services.eventually import eventually_async
 from tests.services.moving import Kind
@@ -49,6 +55,8 @@ class Scene:
     """Whether the beginning of each is noted too."""
     hurries: bool = False
     """Whether a stop waits a quarter of the time for what is being handled."""
+    unacked: bool = False
+    """Whether it is killed once a copy is confirmed, before the ack."""
 
     def start(self, log: Path) -> GuardedProcess:
         argv = [sys.executable, "-m", "tests.faults.consumer_process", json.dumps(asdict(self))]
@@ -112,8 +120,31 @@ def run(scene: Scene) -> None:
     register(handling.handle_in_thread if scene.threaded else handling.handle)
     begin, end = serving._BEGIN_WITHIN, serving._END_WITHIN
     share = 0.25 if scene.hurries else 1.0
-    with patch.multiple(serving, _BEGIN_WITHIN=begin * share, _END_WITHIN=end * share):
+    with (
+        patch.multiple(serving, _BEGIN_WITHIN=begin * share, _END_WITHIN=end * share),
+        once_confirmed(die) if scene.unacked else contextlib.nullcontext(),
+    ):
         consumer.run()
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@contextmanager
+def once_confirmed(interrupt: Callable[[], None]) -> Iterator[None]:
+    """Call it between the first confirm of a copy and the ack of its delivery."""
+    finish, left = Settling._finish, [interrupt]
+
+    async def trapped(
+        self: Settling, delivery: Delivery, copy: Publish, answer: LaneOutcome, source: Deliveries
+    ) -> bool:
+        if answer is CONFIRMED and left:
+            left.pop()()
+        return await finish(self, delivery, copy, answer, source)
+
+    with patch.object(Settling, "_finish", trapped):
+        yield
 
 
 def arrived(consumer: Consumer) -> bool:

@@ -22,7 +22,7 @@ from sqlalchemy import text
 
 from redrive.amqp import Properties, Publish, fields
 from redrive.domain.letter import Arrival, Collected
-from redrive.errors import StoreUnreachable
+from redrive.errors import StoreRefused, StoreUnreachable
 from redrive.store.store import Store
 from redrive.work import keeper
 from redrive.work.mover import Limits
@@ -311,6 +311,59 @@ async def test_a_database_that_is_lost_while_it_refuses_a_letter_does_not_end_th
             await running.has_acked(20)
         found = await found_in(store, expected(20))
     assert letters.died
+    assert found.sound, found
+    assert not found.doubled
+
+
+class LeavingAmid:
+    """The letters of a store that refuses batches, and whose database stops amid what is stored one
+    by one."""
+
+    def __init__(self, store: Store, postgres: PrivatePostgres) -> None:
+        self._letters = store.letters
+        self._postgres = postgres
+        self.stored = 0
+        self.left = False
+        self.writers = 1
+
+    async def add(self, arrivals: Sequence[Arrival], *, again: bool = False) -> list[Collected]:
+        if len(arrivals) > 1:
+            raise StoreRefused("one of them")
+        if self.stored == 3 and not self.left:
+            self.left = True
+            await asyncio.to_thread(self._postgres.stop)
+        kept = await self._letters.add(arrivals, again=again)
+        self.stored += 1
+        return kept
+
+    async def prove_writable(self, room: int = 0) -> None:
+        await self._letters.prove_writable(room)
+
+
+async def test_what_is_left_of_a_refused_batch_goes_back_when_the_store_goes_away_amid_it(
+    vhost: Vhost, postgres: PrivatePostgres, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper, "PATIENCE", 0.5)
+    await declare(vhost.url, QUEUE, "quorum")
+    async with letter_store(database) as store:
+        letters = LeavingAmid(store, postgres)
+        await publish(vhost.url, dead_messages(expected(10)))
+        async with (
+            collecting(vhost.url, letters, limits=LIMITS) as running,
+            channel_to(vhost.url) as channel,
+        ):
+            await eventually_async(lambda: letters.left, what="the end of the database")
+            try:
+
+                async def is_left() -> bool:
+                    return await channel.inspect_queue(QUEUE) == (7, 0)
+
+                await eventually_async(is_left, what="the others back, and no consumer")
+                assert running.acked == 3  # those that were stored before
+            finally:
+                await asyncio.to_thread(postgres.start)
+            await running.has_acked(10, within=WITHIN)
+        found = await found_in(store, expected(10))
     assert found.sound, found
     assert not found.doubled
 

@@ -353,6 +353,7 @@ async def test_a_full_tier_sends_the_message_to_the_dead_letter_queue(vhost: Vho
             await publish_one(url, "k", "m")
             (dead,) = await the_dead(url)
         assert "is full" in str(header(dead, headers.ERROR_REASON))
+        assert header(dead, headers.ATTEMPT) is None, "no retry was made"
 
 
 async def test_a_message_without_any_history_is_dead_with_the_reason(vhost: Vhost) -> None:

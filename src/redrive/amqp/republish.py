@@ -131,6 +131,16 @@ def marked_redelivered(raw: bytes) -> bytes:
     return Properties.read(raw).with_headers({headers.REDELIVERED: _TRUE}).raw
 
 
+def shortened(properties: Properties) -> Properties:
+    """Properties that got headers of ours after they were sealed, those cut to their 16 KiB."""
+    found = {name: properties.header_field(name) for name in headers.WRITTEN}
+    ours = {octets(name): field for name, field in found.items() if field is not None}
+    if sum(map(len, ours.values())) <= MAX_ADDED:
+        return properties
+    _shorten(ours)
+    return properties.with_headers({name: ours[octets(name)] for name in found if found[name]})
+
+
 def _set_properties_aside(raw: bytes, user: str, ours: dict[bytes, bytes]) -> bytes:
     properties = Properties.read(raw)
     owner = properties.get("user_id")

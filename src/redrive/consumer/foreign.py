@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from hashlib import blake2b
@@ -80,6 +80,8 @@ class Forward:
     exchange: str
     routing_key: str
     headers: dict[str, Any]
+    failed: dict[str, Any]
+    """The headers without what says of a retry that it is made."""
     rung: bool = False
     """Whether it goes up the ladder, which may have to be declared first."""
 
@@ -120,11 +122,11 @@ def forward(
 
 def dead_instead(sent: Forward, trouble: str, settings: Settings) -> Forward:
     """The copy for the dead letter queue, after the one for elsewhere was not taken."""
-    reason = f"{trouble} (the failure before: {sent.headers[own.ERROR_REASON]})"
-    names = settings.topology.names
-    found = {**sent.headers, own.ERROR_REASON: reason}
+    reason = f"{trouble} (the failure before: {sent.failed[own.ERROR_REASON]})"
+    found = {**sent.failed, own.ERROR_REASON: reason}
     _shorten(found)
-    return Forward(exchange=names.dlq_exchange, routing_key=names.dlq_routing_key, headers=found)
+    names = settings.topology.names
+    return _forward(names.dlq_exchange, names.dlq_routing_key, found)
 
 
 def _judge(error: BaseException, tried: Tried) -> Outcome:
@@ -153,6 +155,8 @@ def _noted(failed: Failed) -> dict[str, Any]:
         found[own.EXPIRATION] = failed.expiration
     if failed.redelivered:
         found[own.REDELIVERED] = True
+    if not failed.message_id:
+        found[own.UNNAMED] = True  # aio-pika gives every copy an id of its own
     found.pop(own.NOT_BEFORE, None)
     _add_death(found, failed)
     return found
@@ -199,18 +203,26 @@ def _to(found: dict[str, Any], outcome: Outcome, settings: Settings) -> Forward:
         found[own.ERROR_STACK] = _sendable(failure.stack)
     _shorten(found)
     if isinstance(outcome, DeadLettered):
-        exchange, key = names.dlq_exchange, names.dlq_routing_key
-        return Forward(exchange=exchange, routing_key=key, headers=found)
+        return _forward(names.dlq_exchange, names.dlq_routing_key, found)
     if isinstance(outcome, LeftToPolicy):
-        exchange, key = names.retry_exchange, names.retry_routing_key
-        return Forward(exchange=exchange, routing_key=key, headers=found)
-    found[own.ATTEMPT] = outcome.attempt
+        return _forward(names.retry_exchange, names.retry_routing_key, found)
+    counted = {own.ATTEMPT: outcome.attempt}
     if isinstance(outcome, Retried):
         key = tier_key(str(found[own.ROUTING_KEY]), outcome.tier)
-        return Forward(exchange=names.route_delay, routing_key=key, headers=found)
-    found[own.NOT_BEFORE] = time.time_ns() // 1_000_000 + outcome.delay // _MILLISECOND
+        return _forward(names.route_delay, key, found, counted)
+    counted[own.NOT_BEFORE] = time.time_ns() // 1_000_000 + outcome.delay // _MILLISECOND
     rung = rung_name(settings.topology.prefix, next_rung(outcome.delay) or RUNGS[0])
-    return Forward(exchange="", routing_key=rung, headers=found, rung=True)
+    return replace(_forward("", rung, found, counted), rung=True)
+
+
+def _forward(
+    exchange: str,
+    routing_key: str,
+    failed: dict[str, Any],
+    counted: Mapping[str, int] | None = None,
+) -> Forward:
+    headers = {**failed, **(counted or {})}
+    return Forward(exchange=exchange, routing_key=routing_key, headers=headers, failed=failed)
 
 
 def _shorten(found: dict[str, Any]) -> None:
@@ -250,7 +262,10 @@ def _sendable(text: str) -> str:
 def _identity(failed: Failed) -> str:
     """Derived, not drawn: a second copy after a crash gets the same id (ADR 0005)."""
     made = blake2b(digest_size=16)
-    for part in (failed.queue, failed.exchange, failed.routing_key, failed.message_id or ""):
+    parts = [failed.queue, failed.exchange, failed.routing_key, failed.message_id or ""]
+    if not failed.message_id:  # then what else its publisher sent is all that names it
+        parts.append(_in_order(_theirs(failed.headers)))
+    for part in parts:
         text = part.encode("utf-8", "surrogateescape")
         made.update(b"%d," % len(text) + text)
     made.update(failed.body)
@@ -258,3 +273,19 @@ def _identity(failed: Failed) -> str:
     # Version 8, as the consumer's and the retrier's.
     number = number & ~(0xF << 76) & ~(0x3 << 62) | 0x8 << 76 | 0x2 << 62
     return str(UUID(int=number))
+
+
+def _theirs(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The publisher's headers, and where the message had died before it came."""
+    ours = {*own.BROKERS_OWN, *own.WRITTEN} - {own.X_DEATH}
+    return {name: value for name, value in found.items() if name not in ours}
+
+
+def _in_order(value: Any) -> str:
+    """A value as text that is the same for equal values, in whichever order a table is."""
+    if isinstance(value, Mapping):
+        items = sorted((str(name), _in_order(each)) for name, each in value.items())
+        return repr(items)
+    if isinstance(value, list):
+        return repr([_in_order(each) for each in value])
+    return repr(value)

@@ -24,6 +24,7 @@ CC: Final = "redrive-cc"
 BCC: Final = "redrive-bcc"
 NOT_BEFORE: Final = "redrive-not-before"
 CRASHES: Final = "redrive-crashes"
+UNNAMED: Final = "redrive-unnamed"
 TAGS: Final = "redrive-tags"
 """Set by producers, not by Redrive: comma separated."""
 
@@ -48,6 +49,7 @@ WRITTEN: Final = (
     BCC,
     NOT_BEFORE,
     CRASHES,
+    UNNAMED,
 )
 """Every header that Redrive may write."""
 

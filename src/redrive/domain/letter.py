@@ -119,6 +119,11 @@ class Arrival:
     digest: bytes
     """Of all that a redelivery of the same message has in common with the first one."""
     replayed: Replayed | None
+    named: bool = False
+    """Whether its producer gave it a message id. If not, another of its content may be its equal
+    and no copy."""
+    marked: bool = False
+    """Whether it says that it may be a second copy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

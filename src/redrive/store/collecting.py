@@ -6,8 +6,8 @@ is found here, because only the store knows what is in it:
 - It carries the headers of a letter: the same letter if what was sent is what came back (queue and
   body digest of that generation), else a new one with `parent_id`; of a letter that is gone, a new
   one with `previous_id`.
-- Its redrive-id is known for that queue: a possible duplicate. `redrive_identity` has a unique key,
-  so of two collectors that store two copies at once, the second waits and sees the first.
+- Its redrive-id is known for that queue, and it is no other message of equal content: a possible
+  duplicate. `identity.py` says how that is told.
 - It was redelivered, and a letter of the same digest came from that queue within a day: likewise.
   Whoever looks for one waits for all batches under way first.
 
@@ -40,7 +40,7 @@ from redrive.store.clock import DatabaseClock
 from redrive.store.counts import add_counts
 from redrive.store.digests import body_digest
 from redrive.store.groups import add_groups
-from redrive.store.identity import claim_identities, identities, identity_key
+from redrive.store.identity import claim_identities, identities, note_identities
 from redrive.store.rows import (
     deaths_text,
     read_attempt,
@@ -284,7 +284,7 @@ class _Batch:
     # Second copies
 
     async def _mark_duplicates(self, arrivals: Sequence[Arrival]) -> list[Arrival]:
-        first_of = await self._claim_identities(arrivals)
+        first_of = await note_identities(self._connection, arrivals)
         doubtful = [
             arrival
             for arrival in arrivals
@@ -297,16 +297,6 @@ class _Batch:
             else arrival
             for arrival in arrivals
         ]
-
-    async def _claim_identities(self, arrivals: Sequence[Arrival]) -> dict[str, str]:
-        """Of each arrival whose redrive-id is taken: the letter that has it."""
-        keys = [
-            (identity_key(arrival.redrive_id, arrival.letter), arrival.letter.id)
-            for arrival in arrivals
-            if arrival.redrive_id is not None
-        ]
-        owners = await claim_identities(self._connection, keys)
-        return {ours: owners[key] for key, ours in keys if owners[key] != ours}
 
     async def _find_redelivered(self, arrivals: Sequence[Arrival]) -> dict[str, str]:
         """Of each arrival that was stored before, most likely: the newest such letter."""

@@ -25,7 +25,7 @@ from redrive.store.books import Deltas, book
 from redrive.store.bulk import insert_envelopes, insert_letters, insert_many
 from redrive.store.digests import envelope_digest
 from redrive.store.groups import add_groups
-from redrive.store.identity import claim_identities, identity_key
+from redrive.store.identity import claim_identities, identity_of
 from redrive.store.schema import (
     RECEIVED,
     redrive_attempt,
@@ -156,13 +156,18 @@ async def _add_details(connection: AsyncConnection, new: Sequence[Kept]) -> None
 
 def _identities(new: Sequence[Kept]) -> list[tuple[bytes, str]]:
     """So that a second copy of an imported letter is recognised."""
-    found = []
+    found: list[tuple[bytes, str]] = []
     for each in new:
         try:
-            name = Properties.read(each.envelope.properties).header(headers.ID)
+            properties = Properties.read(each.envelope.properties)
+            name = properties.header(headers.ID)
+            marked = properties.header(headers.REDELIVERED) is True
+            unnamed = properties.header(headers.UNNAMED) is True
         except MalformedData:
             continue
         letter = each.letter
         if isinstance(name, str) and letter.parent_id is None and letter.previous_id is None:
-            found.append((identity_key(name, letter), letter.id))
+            named = bool(properties.get("message_id")) and not unnamed
+            keys = identity_of(name, letter, named=named)
+            found += keys.wanted(letter.id, marked=marked)
     return found

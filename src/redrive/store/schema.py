@@ -283,7 +283,7 @@ redrive_breaker = Table(
 redrive_identity = Table(
     "redrive_identity",
     metadata,
-    # Of the redrive-id and the queue it failed in: the first letter that had both.
+    # Of the redrive-id and the queue it failed in, and more: see `identity.py`.
     Column("key", LargeBinary(16), primary_key=True),
     Column("letter_id", LetterId, nullable=False),
 )

@@ -223,12 +223,11 @@ class Collector:
             if given_up.is_set():
                 continue
             deliveries, arrivals = batch
-            stored = await self._keeper.keep(arrivals, consumer.check)
-            if stored is None:
+            stored, gave_up = await self._keeper.keep(arrivals, consumer.check)
+            self._settle(consumer, deliveries[: len(stored)], stored)
+            if gave_up:
                 given_up.set()
                 await consumer.cancel()
-            else:
-                self._settle(consumer, deliveries, stored)
 
     def _settle(
         self,

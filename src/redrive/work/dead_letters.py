@@ -16,7 +16,8 @@ from typing import Final, NamedTuple
 
 from redrive.amqp import Delivery, Properties, Publish, Refused, Returned, fields
 from redrive.amqp.fields import octets, text_of
-from redrive.amqp.republish import Draft, marked_redelivered
+from redrive.amqp.ours import count_of
+from redrive.amqp.republish import Draft, marked_redelivered, shortened
 from redrive.domain import headers
 from redrive.domain.retry import Dead
 from redrive.work.mover import Instruction, Later, Park, Stay
@@ -56,16 +57,23 @@ class DeadLetters:
                 draft.ours[name] = fields.longstr(text)
         return self._publish(draft.seal(), delivery.body)
 
-    def after(self, sent: Publish, reason: str) -> Publish:
-        """A message that was on its way elsewhere and got stuck."""
+    def after(self, sent: Publish, reason: str, *, retried: bool = True) -> Publish:
+        """A message that was on its way elsewhere and got stuck. Where that was the beginning of a
+        retry, it was not `retried`, and is not counted as that."""
         properties = Properties.read(sent.properties)
-        put: dict[str, bytes] = {}
+        remove, put = ["BCC"], dict[str, bytes]()
+        if not retried:
+            if made := count_of(properties.header_field(headers.ATTEMPT)) - 1:
+                put[headers.ATTEMPT] = fields.int32(made)
+            else:
+                remove.append(headers.ATTEMPT)
         if not text_of(properties.header_field(headers.ERROR_TYPE)):
             put[headers.ERROR_TYPE] = fields.longstr("UNDELIVERABLE")
         if before := text_of(properties.header_field(headers.ERROR_REASON)):
             reason = f"{reason} (the failure before: {before})"
         put[headers.ERROR_REASON] = fields.longstr(reason)
-        return self._publish(properties.with_headers(put, remove=("BCC",)).raw, sent.body)
+        properties = shortened(properties.with_headers(put, remove=remove))
+        return self._publish(properties.raw, sent.body)
 
     def poisoned(self, reason: str) -> Park | Stay:
         """A message that cannot be sent: parked unchanged where that is safe, else it stays."""

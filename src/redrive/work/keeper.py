@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import structlog
 
@@ -45,6 +45,16 @@ class LetterStore(Protocol):
 
     async def prove_writable(self, room: int = 0) -> None:
         """Write something, of so many bytes, so that whoever waits knows."""
+
+
+class Answer(NamedTuple):
+    """What became of a batch."""
+
+    stored: list[Collected | None]
+    """In order, with None for what the store does not take. If patience ended, of as many as came
+    before."""
+    gave_up: bool = False
+    """Whether patience ended: the others stay with the broker, and nothing more is taken."""
 
 
 class Keeper:
@@ -90,11 +100,8 @@ class Keeper:
             await self._wait(backoff, failures)
         return False
 
-    async def keep(
-        self, arrivals: Sequence[Arrival], check: Callable[[], None]
-    ) -> list[Collected | None] | None:
-        """What became of a batch, with None for what the store does not take; None for all of it
-        if there is no more patience. `check` raises if the messages are void by now."""
+    async def keep(self, arrivals: Sequence[Arrival], check: Callable[[], None]) -> Answer:
+        """Store a batch. `check` raises if the messages are void by now."""
         try:
             return await self._keep(arrivals, check)
         finally:
@@ -107,7 +114,7 @@ class Keeper:
         *,
         again: bool = False,
         bytes_only: bool = False,
-    ) -> list[Collected | None] | None:
+    ) -> Answer:
         failures, backoff = 0, Backoff()
         give_up_at = asyncio.get_running_loop().time() + PATIENCE
         while True:
@@ -131,14 +138,14 @@ class Keeper:
             else:
                 self._failing.discard(arrivals[0].letter.id)
                 self._on_back()
-                return list(kept)
+                return Answer(list(kept))
             again = True  # the answer to a commit may be what was lost
             await self._wait(backoff, failures)
             if self._stopping.is_set():
-                return None
+                return Answer([], gave_up=True)
             if asyncio.get_running_loop().time() > give_up_at:
                 self._give_up(arrivals)
-                return None
+                return Answer([], gave_up=True)
             check()
 
     def _give_up(self, arrivals: Sequence[Arrival]) -> None:
@@ -183,25 +190,23 @@ class Keeper:
         error: StoreRefused,
         *,
         bytes_only: bool,
-    ) -> list[Collected | None] | None:
+    ) -> Answer:
         if len(arrivals) > 1:
             return await self._one_by_one(arrivals, check)
         if bytes_only:
             self._leave(arrivals[0], error)
-            return [None]
+            return Answer([None])
         plain = self._bare(arrivals[0], error)
         return await self._keep([plain], check, again=True, bytes_only=True)
 
-    async def _one_by_one(
-        self, arrivals: Sequence[Arrival], check: Callable[[], None]
-    ) -> list[Collected | None]:
+    async def _one_by_one(self, arrivals: Sequence[Arrival], check: Callable[[], None]) -> Answer:
         found: list[Collected | None] = []
         for arrival in arrivals:
-            kept = await self._keep([arrival], check, again=True)
-            if kept is None:  # time to stop: the rest stays with the broker
-                return found + [None] * (len(arrivals) - len(found))
-            found += kept
-        return found
+            stored, gave_up = await self._keep([arrival], check, again=True)
+            found += stored
+            if gave_up:
+                return Answer(found, gave_up=True)
+        return Answer(found)
 
     def _bare(self, arrival: Arrival, error: StoreRefused) -> Arrival:
         letter = arrival.letter

@@ -122,7 +122,7 @@ class RetryPlan:
         where = f"the delay queue {sent.routing_key!r}"
         if sent.exchange:
             where = f"the delay queue behind {sent.exchange!r} with key {sent.routing_key!r}"
-        return self._dead_letters.after(sent, f"{where} {trouble(outcome)}")
+        return self._dead_letters.after(sent, f"{where} {trouble(outcome)}", retried=False)
 
     def poisoned(self, delivery: Delivery, reason: str) -> Park | Stay:
         return self._dead_letters.poisoned(reason)

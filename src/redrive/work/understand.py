@@ -52,7 +52,9 @@ _READ: Final = {
         headers.LETTER,
         headers.GENERATION,
         headers.PARENT,
+        headers.REDELIVERED,
         headers.TAGS,
+        headers.UNNAMED,
         *NAMES,
     )
 }
@@ -179,6 +181,8 @@ class Understanding:
             redrive_id=known if isinstance(known, str) and known else None,
             digest=envelope_digest(envelope),
             replayed=_replayed(found),
+            named=bool(message_id) and found.get(headers.UNNAMED) is not True,
+            marked=_marked(found, envelope, deaths),
         )
 
     def _queue(self, found: Headers, died: Death | None, origin: Death | None) -> str | None:
@@ -281,6 +285,15 @@ def _retries(found: Headers, origin: Death | None) -> int:
     if type(noted) is int and 0 <= noted <= _MAX_COUNT:
         return noted
     return min(origin.count - 1, _MAX_COUNT) if origin else 0
+
+
+def _marked(found: Headers, envelope: Envelope, deaths: list[Death]) -> bool:
+    """Whether it may be a second copy by its own word. One that the broker delivered to us before
+    is told by the time at which it first failed, if it has one."""
+    if found.get(headers.REDELIVERED) is True:
+        return True
+    timed = isinstance(found.get(headers.FIRST_FAILED_AT), datetime)
+    return envelope.redelivered and not timed and all(death.at is None for death in deaths)
 
 
 def _replayed(found: Headers) -> Replayed | None:

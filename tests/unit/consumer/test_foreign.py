@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
-from redrive import DeadLetter
+from redrive import DeadLetter, RetryAfter
 from redrive.consumer import with_aio_pika, with_pika
 from redrive.consumer.foreign import Failed, dead_instead, forward
 from redrive.domain import headers
@@ -22,6 +23,25 @@ DEATHS = [
 
 def failed(**found: Any) -> Failed:
     return Failed(queue="q", exchange="", routing_key="q", headers=found, body=b"")
+
+
+def id_of(message_id: str | None, found: dict[str, Any]) -> object:
+    message = replace(failed(**found), message_id=message_id)
+    return forward(message, ValueError("no"), retries=0, settings=SETTINGS).headers[headers.ID]
+
+
+def test_messages_without_a_message_id_that_differ_in_their_headers_have_different_ids() -> None:
+    one, other = {"tenant": "a", "more": {"x": 1, "y": [2]}}, {"tenant": "b"}
+    assert id_of(None, one) != id_of(None, other)
+    in_another_order = {"more": {"y": [2], "x": 1}, "tenant": "a", "x-delivery-count": 3}
+    assert id_of(None, one) == id_of(None, in_another_order)
+    died = {**one, "x-death": [{"queue": "before", "count": 1}]}
+    assert id_of(None, one) != id_of(None, died)
+
+
+def test_with_a_message_id_the_id_is_what_it_was_before_headers_counted() -> None:
+    assert id_of("m-1", {"tenant": "a"}) == id_of("m-1", {"tenant": "b"})
+    assert id_of("m-1", {}) == "4d0337a1-8ae1-8ed2-9ca8-4bbccd4b74a2"
 
 
 def size(found: dict[str, Any]) -> int:
@@ -47,6 +67,20 @@ def test_the_stack_goes_first_then_old_deaths_and_the_newest_stay() -> None:
     kept = sent.headers[headers.DEATHS]
     assert 0 < len(kept) < headers.MAX_DEATHS
     assert kept[-1]["queue"] == "q"
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("no"), RetryAfter("1h"), RetryAfter("1h", counts=False)]
+)
+@pytest.mark.parametrize("before", [None, 1])
+def test_a_retry_that_no_queue_took_is_not_counted(error: Exception, before: int | None) -> None:
+    noted = (
+        {headers.QUEUE: "q"} if before is None else {headers.QUEUE: "q", headers.ATTEMPT: before}
+    )
+    sent = forward(failed(**noted), error, retries=3, settings=SETTINGS)
+    dead = dead_instead(sent, "not taken", SETTINGS)
+    assert dead.headers.get(headers.ATTEMPT) == before
+    assert headers.NOT_BEFORE not in dead.headers
 
 
 @pytest.mark.parametrize("error", [ValueError("\ud800"), DeadLetter("\ud800", error_type="\ud800")])

@@ -61,6 +61,6 @@ async def test_one_message_that_fails_for_ever_is_tried_less_often_though_others
     keeps = Keeper(Picky(bad), asyncio.Event(), system_watch(), structlog.get_logger())
     for _ in range(4):
         assert await keeps.store_answers()
-        assert await keeps.keep([good], lambda: None) is not None
-        assert await keeps.keep([bad], lambda: None) is None
+        assert not (await keeps.keep([good], lambda: None)).gave_up
+        assert (await keeps.keep([bad], lambda: None)).gave_up
     assert times == [1, 2, 3]

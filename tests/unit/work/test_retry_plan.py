@@ -111,6 +111,47 @@ async def test_a_tier_that_takes_nothing_does_not_overwrite_the_consumers_error_
     assert "no answer from the bank" in reason
 
 
+async def test_what_got_stuck_has_no_more_of_our_headers_than_16_kib() -> None:
+    said = {
+        headers.ERROR_REASON: fields.longstr("r" * 9_000),
+        headers.ERROR_STACK: fields.longstr("s" * 9_000),
+        "own": fields.longstr("x" * 20_000),
+    }
+    message = delivery(said)
+    sent = plan().decide(message, "guest")
+    assert isinstance(sent, Publish)
+    before = ours_in(Properties.read(sent.properties))
+    assert before[headers.ERROR_STACK], "it had its 16 KiB, and they were full"
+    dead = await plan().reconsider(message, sent, NO_ROUTE)
+    assert isinstance(dead, Publish)
+    found = Properties.read(dead.properties)
+    after = ours_in(found)
+    assert 15 * 1024 < sum(map(len, after.values())) <= 16 * 1024
+    # The stack is cut first, and gives way to the reason.
+    assert len(after[headers.ERROR_STACK]) < len(before[headers.ERROR_STACK])
+    assert str(found.header(headers.ERROR_REASON)).startswith("the delay queue behind")
+    assert str(found.header(headers.ERROR_REASON)).endswith(f"{'r' * 9_000})")
+    assert found.header("own") == "x" * 20_000
+
+
+def ours_in(properties: Properties) -> dict[str, bytes]:
+    return {name: field for name, field in properties.entries() if name in headers.WRITTEN}
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, None), (0, None), (1, 1)])
+@pytest.mark.parametrize("outcome", [Refused(), NO_ROUTE])
+async def test_a_retry_that_no_tier_took_is_not_counted(
+    outcome: Returned | Refused, before: int | None, after: int | None
+) -> None:
+    message = delivery({} if before is None else {headers.ATTEMPT: fields.int32(before)})
+    sent = plan().decide(message, "guest")
+    assert isinstance(sent, Publish)
+    assert Properties.read(sent.properties).header(headers.ATTEMPT) == (before or 0) + 1
+    dead = await plan().reconsider(message, sent, outcome)
+    assert isinstance(dead, Publish)
+    assert Properties.read(dead.properties).header(headers.ATTEMPT) == after
+
+
 @pytest.mark.parametrize(
     ("outcome", "said"),
     [(Refused(), "is full"), (NO_ROUTE, "is missing"), (FORBIDDEN, "is refused to us")],
