@@ -38,7 +38,7 @@ from tests.services.retrying import (
     retrying,
     topology,
 )
-from tests.services.sending import claimed, sending, stored
+from tests.services.sending import QUEUE, claimed, sending, stored
 
 FULL: Final[dict[str, int | str]] = {"x-max-length": 1, "x-overflow": "reject-publish"}
 
@@ -184,6 +184,21 @@ async def test_a_letter_that_one_queue_of_an_exchange_refuses_is_in_doubt(
         await sender.close()
     assert sent.result is Result.IN_DOUBT
     assert await ready(vhost.url, "open") == 1
+
+
+async def test_a_letter_that_finds_no_return_exchange_is_sent_again_later(
+    vhost: Vhost, tmp_path: Path
+) -> None:
+    await declare_origin(vhost.url, QUEUE, "classic", "#")
+    sender = Sender(connector(vhost.url), "redrive-return", frozenset())
+    async with letter_store(f"sqlite:///{tmp_path / 'redrive.db'}") as store:
+        await stored(store, 1)
+        claims = await claimed(store)
+        await sender.open()
+        (sent,) = await sender.send(claims)
+        await sender.close()
+    assert (sent.result, sent.passing) == (Result.REFUSED, True)
+    assert "run 'redrive topology apply'" in sent.reason
 
 
 def _tries_of(plan: object) -> list[object]:

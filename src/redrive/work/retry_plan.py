@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from redrive.amqp import Delivery, Publish, Refused, Returned, fields
 from redrive.amqp.fields import octets, text_of
 from redrive.amqp.ours import count_of, drop_wrong_types, identity, start_anew
-from redrive.amqp.republish import Draft
+from redrive.amqp.republish import Draft, marked_redelivered
 from redrive.broker.topology import tier_key
 from redrive.domain import headers
 from redrive.domain.policy import PolicyBook
@@ -122,6 +122,8 @@ class RetryPlan:
         where = f"the delay queue {sent.routing_key!r}"
         if sent.exchange:
             where = f"the delay queue behind {sent.exchange!r} with key {sent.routing_key!r}"
+            if isinstance(outcome, Refused):  # another queue that somebody bound there may have it
+                sent.properties = marked_redelivered(sent.properties)
         return self._dead_letters.after(sent, f"{where} {trouble(outcome)}", retried=False)
 
     def poisoned(self, delivery: Delivery, reason: str) -> Park | Stay:

@@ -69,7 +69,8 @@ _OF_EARLIER_FAILURES: Final = tuple(
     )
 )
 _LONGEST_NAME: Final = 255
-_DESTINATION_AT_FAULT: Final = frozenset((403, 404))
+_MISSING: Final = 404
+_DESTINATION_AT_FAULT: Final = frozenset((403, _MISSING))
 _PATIENCE: Final = 30.0
 
 
@@ -319,6 +320,10 @@ def _unanswered(sending: _Sending, error: RedriveError, *, alone: bool) -> Sent:
     if isinstance(error, ChannelClosed) and alone:  # on this one
         at_fault = error.code in _DESTINATION_AT_FAULT
         where = f"exchange {sending.exchange!r}: " if at_fault else ""
+        if error.code == _MISSING and claim.queue is not None and sending.tries == 1:
+            # The way to every queue: nothing of that is the letter's.
+            reason = f"{where}{error.text}; run 'redrive topology apply'"
+            return Sent(claim=claim, result=Result.REFUSED, reason=reason, passing=True)
         return Sent(claim=claim, result=Result.REFUSED, reason=f"{where}{error.text}")
     if isinstance(error, _NotSent | Unpublishable):
         unwritten = isinstance(error, _NotSent)
