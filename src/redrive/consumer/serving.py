@@ -195,7 +195,7 @@ class Serving:
             sending,
             receipts=Receipts(topology.names.receipts_queue, declared.name),
             declared=declared,
-            make_ladder=self._declaring.ladder,
+            declares=self._declaring,
             stopping=self._stopping,
         )
 

@@ -14,7 +14,7 @@ from redrive.amqp.confirms import CONFIRMED
 from redrive.amqp.lane import LaneOutcome, Poison
 from redrive.consumer import settling as module
 from redrive.consumer.copies import Copies
-from redrive.consumer.queues import Declared
+from redrive.consumer.queues import Declared, Unsure
 from redrive.consumer.receipts import Receipts
 from redrive.consumer.settling import Settling
 from redrive.domain import headers
@@ -70,16 +70,26 @@ class Told:
         pass
 
 
-def settling(told: Told, *, copies: Any = None) -> Settling:
-    async def no_ladder() -> None:
+class Declares:
+    """What is behind the dead letter exchange, and may be unknown."""
+
+    def __init__(self, unsure: Unsure | None = None) -> None:
+        self._unsure = unsure
+
+    async def ladder(self) -> None:
         raise AssertionError("no ladder is needed")
 
+    async def dead_letters(self) -> Unsure | None:
+        return self._unsure
+
+
+def settling(told: Told, *, copies: Any = None, unsure: Unsure | None = None) -> Settling:
     return Settling(
         copies or Copies(DECLARED, TopologySettings(), user="guest"),
         told,  # type: ignore[arg-type]
         receipts=Receipts("receipts", "q"),
         declared=DECLARED,
-        make_ladder=no_ladder,
+        declares=Declares(unsure),
         stopping=asyncio.Event(),
     )
 
@@ -224,6 +234,20 @@ async def test_what_no_broker_takes_is_parked() -> None:
     told.answer = Poison(BrokerError("it closes the channel"))
     await settling(told).settle(delivered(), DEAD, told)
     assert told.events[-1] == "rejected"
+
+
+async def test_what_no_broker_takes_stays_where_the_dead_letter_queue_may_not_get_it() -> None:
+    told = Told()
+    told.answer = Poison(BrokerError("it closes the channel"))
+    settles = settling(told, unsure=Unsure("the exchange is gone", "mend it"))
+    with structlog.testing.capture_logs() as logs:
+        await settles.settle(delivered(), DEAD, told)
+    assert "rejected" not in told.events
+    assert not await settles.set_alone(delivered(), told)
+    (line,) = logs
+    assert line["event"] == "message.stays"
+    assert line["reason"] == "it closes the channel; the exchange is gone"
+    assert line["remedy"] == "mend it"
 
 
 async def test_what_no_broker_takes_stays_where_nobody_parks_and_keeps_no_worker(
