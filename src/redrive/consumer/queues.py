@@ -87,6 +87,12 @@ class Queue:
                 "Queue: a broker gives no name to a quorum queue",
                 remedy="name it, or leave out the name (None): then it is named after its handler",
             )
+        if self.dead_letter_exchange == "":
+            raise SettingsError(
+                "Queue: dead_letter_exchange: expected the name of an exchange, got ''",
+                remedy="leave it out for Redrive's own; the broker's default exchange would bring"
+                " what is dead back to its queue",
+            )
         if self.declare and (self.name or "").startswith("amq."):
             raise SettingsError(
                 f"Queue: names that begin with 'amq.' are the broker's own, got {self.name!r}",

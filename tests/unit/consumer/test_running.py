@@ -707,6 +707,7 @@ def test_what_is_no_queue_is_refused(wrong: Any) -> None:
         ({"routing_key": None}, "routing_key: expected text"),
         ({"type": "stream"}, "type: expected 'quorum' or 'classic', got 'stream'"),
         ({"dead_letter_exchange": 5}, "dead_letter_exchange: expected text"),
+        ({"dead_letter_exchange": ""}, "expected the name of an exchange, got ''"),
         ({"arguments": [1]}, "arguments: expected a mapping"),
         ({"arguments": {"x": 1.5}}, "x: expected text or a whole number"),
         ({"ttl": 5}, "ttl: expected a duration"),
