@@ -39,6 +39,8 @@ _BY_HAND: Final = (
     "have the handler take it when it comes again, after ten minutes, or get it out of the queue"
     " by hand"
 )
+_DECLARE: Final = "declare it; 'redrive topology apply' makes what is Redrive's own"
+_MADE_ANEW: Final = "wait a moment: the consumer declares it anew; should this last, start it again"
 _FORBIDDEN: Final = 403
 _EVENTS: Final = {
     Retried: "message.retried",
@@ -114,8 +116,8 @@ class Settling:
             copy = self._copies.of(delivery, outcome)
             answer = await self._send_up(copy)
             if isinstance(answer, (Returned, Refused)) and not self._copies.is_dead_letter(copy):
-                where = f"the delay queue with key {copy.routing_key!r}"
-                outcome = _dead_instead(outcome.failure, f"{where} {_trouble(answer)}")
+                trouble = f"{_destination(copy, outcome)} {_trouble(answer)}"
+                outcome = _dead_instead(outcome.failure, trouble)
                 copy = self._copies.of(delivery, outcome)
                 answer = await self._sending.send(copy)
         except Unpublishable as error:
@@ -156,7 +158,8 @@ class Settling:
             return True
         if isinstance(answer, Poison):
             return await self._park(delivery, str(answer.error), source) is None
-        self._say("consumer.not_set_aside", f"the queue {copy.routing_key!r} {_trouble(answer)}")
+        reason = f"the queue {copy.routing_key!r} {_trouble(answer)}"
+        self._say("consumer.not_set_aside", reason, remedy=_remedy(answer, missing=_MADE_ANEW))
         return False
 
     async def put_back_again(self, delivery: Delivery, source: Deliveries) -> None:
@@ -251,7 +254,8 @@ class Settling:
             return
         answer = await self._sending.send(receipt)
         if answer is not CONFIRMED:
-            self._say("consumer.receipt_not_taken", f"queue {self._receipts.to!r}: {answer}")
+            reason = f"the queue {self._receipts.to!r} {_trouble(answer)}"
+            self._say("consumer.receipt_not_taken", reason, remedy=_remedy(answer))
 
     async def _stops_within(self, wait: timedelta) -> bool:
         with contextlib.suppress(TimeoutError):
@@ -274,19 +278,27 @@ def _dead_instead(failure: Failure, trouble: str) -> DeadLettered:
     return DeadLettered(Failure(error_type=failure.error_type, reason=reason, stack=failure.stack))
 
 
+def _destination(copy: Publish, outcome: Outcome) -> str:
+    if isinstance(outcome, Delayed):
+        return f"the queue {copy.routing_key!r}"
+    what = "the retry queue" if isinstance(outcome, LeftToPolicy) else "the delay queue"
+    return f"{what} behind {copy.exchange!r} for the key {copy.routing_key!r}"
+
+
 def _trouble(answer: LaneOutcome) -> str:
     if isinstance(answer, Returned):
         wrong = "may not be written to" if answer.code == _FORBIDDEN else "is missing"
         return f"{wrong} ({answer.reason})"
-    return "is full" if isinstance(answer, Refused) else "takes nothing"
+    return f"takes nothing ({answer.error})" if isinstance(answer, Poison) else "is full"
 
 
-def _remedy(answer: LaneOutcome) -> str:
+def _remedy(answer: LaneOutcome, *, missing: str = _DECLARE) -> str:
+    """What to do; `missing` is that where there is no such queue."""
     if not isinstance(answer, Returned):
         return "make room in it, or raise its limit"
     if answer.code == _FORBIDDEN:
         return "grant the user write permission on what the text names"
-    return "declare it; 'redrive topology apply' makes what is Redrive's own"
+    return missing
 
 
 class Taken:

@@ -19,7 +19,7 @@ from redrive.consumer.receipts import Receipts
 from redrive.consumer.settling import Settling
 from redrive.domain import headers
 from redrive.domain.failure import Failure
-from redrive.domain.handling import Acked, DeadLettered, Retried
+from redrive.domain.handling import Acked, DeadLettered, Delayed, LeftToPolicy, Outcome, Retried
 from redrive.errors import BrokerError, ChannelClosed, ConnectionLost
 from redrive.settings.sections import TopologySettings
 from tests.services.eventually import eventually_async
@@ -227,6 +227,61 @@ async def test_the_log_says_what_came_about_and_not_before_the_broker_has_it() -
     (line,) = logs
     assert line["event"] == "message.dead_lettered"
     assert "is missing (NO_ROUTE) (the failure before: no)" in line["reason"]
+
+
+FAILURE = Failure(error_type="ValueError", reason="no")
+SENT_ELSEWHERE: dict[str, tuple[Outcome, str]] = {
+    "tier": (
+        Retried(FAILURE, tier=2, attempt=2),
+        "the delay queue behind 'route-delay' for the key 'binding.q.2'",
+    ),
+    "policy": (
+        LeftToPolicy(FAILURE),
+        "the retry queue behind 'retry-exchange' for the key 'retry-routing-key'",
+    ),
+    "rung": (
+        Delayed(FAILURE, delay=timedelta(seconds=1), attempt=1),
+        "the queue 'redrive-after-1000ms'",
+    ),
+}
+
+
+@pytest.mark.parametrize("way", SENT_ELSEWHERE)
+async def test_what_could_not_be_sent_says_which_queue_did_not_take_it(way: str) -> None:
+    outcome, where = SENT_ELSEWHERE[way]
+    told = Told()
+    told.answers = [Refused()]
+    with structlog.testing.capture_logs() as logs:
+        await settling(told).settle(delivered(), outcome, told)
+    assert logs[0]["event"] == "message.dead_lettered"
+    assert logs[0]["reason"] == f"{where} is full (the failure before: no)"
+
+
+async def test_a_queue_beside_that_takes_no_copy_is_told_with_what_to_do() -> None:
+    for answer, trouble, remedy in (
+        (Returned(312, "NO_ROUTE"), "is missing (NO_ROUTE)", "declares it anew"),
+        (Returned(403, "ACCESS_REFUSED"), "may not be written to", "grant the user"),
+        (Refused(), "is full", "make room"),
+    ):
+        told = Told()
+        told.answer = answer
+        with structlog.testing.capture_logs() as logs:
+            await settling(told).set_again(delivered(), told)
+        (line,) = logs
+        assert line["event"] == "consumer.not_set_aside"
+        assert f"the queue 'again' {trouble}" in line["reason"]
+        assert remedy in line["remedy"]
+
+
+async def test_a_receipt_that_nobody_takes_is_told_with_what_to_do() -> None:
+    told = Told()
+    told.answer = Returned(312, "NO_ROUTE")
+    with structlog.testing.capture_logs() as logs:
+        await settling(told).settle(delivered(REPLAY), Acked(), told)
+    (line,) = logs
+    assert line["event"] == "consumer.receipt_not_taken"
+    assert line["reason"] == "the queue 'receipts' is missing (NO_ROUTE)"
+    assert "redrive topology apply" in line["remedy"]
 
 
 async def test_what_no_broker_takes_is_parked() -> None:
