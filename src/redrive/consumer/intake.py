@@ -175,6 +175,8 @@ class Intake:
         self._gate.running += 1
         try:
             if is_again:
+                if self._acks.keep_suspects_waiting:
+                    self.wake()  # for as long as the broker confirms nothing; others are ready
                 await self._acks.before_a_suspect()
             outcome = await self._runner.run(Message(delivery, self._queue, self._vhost))
         finally:
