@@ -35,7 +35,7 @@ for at once."""
 _LONGEST_PAUSE: Final = 1.0
 _SETTLED_WITHIN: Final = 5.0
 """Seconds that the others wait for the broker to take what becomes of it."""
-_LETS_GO_WITHIN: Final = 0.5
+_LETS_GO_WITHIN: Final = 0.3
 """Seconds that a handler has to end once it is cancelled."""
 CRASHED: Final = Failure(
     error_type=CRASH,

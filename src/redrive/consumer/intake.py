@@ -308,8 +308,8 @@ class Intake:
         back = self._left | self._in_hand
         self._left.clear()
         self._in_hand.clear()
-        if not back:
-            return
+        if not back or self._loop.time() >= deadline:
+            return  # a copy that nobody waits for would only double it: they come back marked
         with suppress(TimeoutError):  # the broker takes nothing now: they come back marked
             async with asyncio.timeout_at(deadline):
                 await asyncio.gather(

@@ -42,10 +42,10 @@ _LET_GO_WITHIN: Final = 0.3
 """Seconds that handlers have to end once they are cancelled."""
 _SETTLED_WITHIN: Final = 1.0
 """Seconds that the broker then has to confirm copies that are on their way."""
-_PUT_BACK_WITHIN: Final = 9.2
-"""Seconds after which it gives back what it has no confirmed copy of; what is left of the ten is
-for closing."""
-_PUT_BACK_ALONE_WITHIN: Final = 8.8
+_PUT_BACK_WITHIN: Final = 8.8
+"""Seconds after which it gives back what it has no confirmed copy of. What is left is for closing:
+after nine seconds a session is ended by force (`amqp/supervision.py`)."""
+_PUT_BACK_ALONE_WITHIN: Final = 8.5
 """Seconds for what was handled alone, which is put back first: the others need some too."""
 _LOOK_EVERY: Final = 0.02
 

@@ -89,9 +89,8 @@ class Session:
             except BrokerError:
                 await _write_acks(source)
                 raise
-            await sending.close()
-            await aside.close()
-            await source.close()
+            # Together: of one that does not answer the others' acks must not have to wait.
+            await asyncio.gather(source.close(), sending.close(), aside.close())
         finally:
             self.sending = None
             sending.end()
