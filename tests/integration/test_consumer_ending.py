@@ -16,6 +16,7 @@ from redrive.consumer import serving as serving_module
 from redrive.consumer.supply import Supply
 from redrive.domain.deaths import AGAIN
 from tests.services.consuming import QUEUE, consumed, eventually, send, settings_for
+from tests.services.moving import holds
 from tests.services.plugin import NewProxy, Vhost
 from tests.services.proxy import Proxy
 
@@ -98,3 +99,19 @@ def test_every_time_that_an_ending_has_is_over_before_it_is_ended_by_force() -> 
         supervision._GRACE,
     ]
     assert deadlines == sorted(set(deadlines))
+
+
+async def test_what_is_given_back_for_the_loss_of_another_connection_is_not_consumed_any_more(
+    vhost: Vhost, proxy: NewProxy, given_back: list[tuple[str, bool]]
+) -> None:
+    names = [str(number) for number in range(6)]
+    async with serving(vhost, proxy) as scene:
+        await send(vhost.url, *names)
+        await eventually(lambda: scene.begun == 2, "two at a time")
+        *_, aside = scene.between.connections
+        aside.cut()
+        await eventually(lambda: len(given_back) == 2, "what was left")
+        assert given_back == [(QUEUE, True), (f"{AGAIN}{QUEUE}", True)]
+        scene.may_end.set()
+        await eventually(lambda: sorted(scene.handled) == names, "all of them, once")
+    await holds(vhost.url, QUEUE, 0)

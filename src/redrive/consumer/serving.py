@@ -280,8 +280,18 @@ class Serving:
         settle |= self._settling_now()
         await _cancel([part for part in self._parts if part in settle])
         self.intake.write_acks()
-        if self._shared.can_settle:
+        if await self._takes_no_more():
             await self.intake.give_back(began + _PUT_BACK_WITHIN)
+
+    async def _takes_no_more(self) -> bool:
+        """Have the queues consumed no more, also where there was no time to drain: what is given
+        back would come straight back. Whether that is so, and anything can be given back."""
+        if self._shared.can_settle:
+            with suppress(TimeoutError):  # then all goes back when the connection is closed
+                async with asyncio.timeout(_SETTLED_WITHIN):
+                    await self.intake.stop_taking()
+                    return self._shared.can_settle
+        return False
 
     def _settling_now(self) -> set[asyncio.Task[Any] | None]:
         return self.intake.settling | self._alone.settling
