@@ -649,7 +649,7 @@ def test_an_error_type_does_not_depend_on_how_the_service_is_started(
 
 
 _BANK = """
-from redrive.consumer.running import failure_of
+from redrive.consumer.failures import failure_of
 class Away(Exception): ...
 def tell():
     print(failure_of(Away()).error_type, failure_of(ValueError()).error_type)
