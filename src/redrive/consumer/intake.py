@@ -175,6 +175,7 @@ class Intake:
         self._gate.running += 1
         try:
             if is_again:
+                await self._runner.room()
                 if self._acks.keep_suspects_waiting:
                     self.wake()  # for as long as the broker confirms nothing; others are ready
                 await self._acks.before_a_suspect()

@@ -6,7 +6,8 @@ a timer. A handler that never waits cannot be interrupted, by nobody; nor one th
 cancellation by its timeout. Either has failed all the same if its time was up when it returned.
 
 A sync handler runs in a thread. A thread cannot be ended: after its timeout it goes on by itself,
-and the message counts as failed and is not tried again at once.
+and the message counts as failed and is not tried again at once. Where too many go on, the next one
+begins when one of them has ended (`threads.py`); its time begins then, too.
 
 What a handler gives back is looked at: something that can be awaited is work that has not been
 done yet, so it is awaited; a `RetryAfter` or `DeadLetter` is taken as raised. Anything else says
@@ -32,7 +33,7 @@ from redrive.consumer.failures import TimedOut, failure_of
 from redrive.consumer.logs import log
 from redrive.consumer.message import Message
 from redrive.consumer.signals import DeadLetter, RetryAfter
-from redrive.consumer.threads import in_thread
+from redrive.consumer.threads import Threads
 from redrive.domain import handling
 from redrive.domain.durations import format_duration
 from redrive.domain.failure import Failure
@@ -83,7 +84,10 @@ _without_notes: Final[dict[tuple[int, int], tuple[Handler, Limits]]] = {}
 class Runner:
     """Runs one handler as its limits say."""
 
-    def __init__(self, handler: Handler, limits: Limits, *, tiers: int) -> None:
+    def __init__(
+        self, handler: Handler, limits: Limits, *, tiers: int, threads: Threads | None = None
+    ) -> None:
+        """`threads` are the handler's, which outlive this; without, it runs one at a time."""
         self._limits = limits
         self._tiers = tiers
         self.on_wait: Callable[[], None] = lambda: None
@@ -94,6 +98,8 @@ class Runner:
         self._arguments = arguments_of(handler)
         self._threaded = not _is_async(handler)
         self._handler = handler
+        self._name = getattr(handler, "__name__", type(handler).__name__)
+        self._threads = threads or Threads(self._name, concurrency=1)
         self._ignored_its_timeout = False
 
     async def run(self, message: Message) -> Outcome:
@@ -116,6 +122,17 @@ class Runner:
         if is_being_cancelled():
             await self._go_on()
         return self.judge(message, problem)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the handler can begin at once."""
+        return not self._threaded or self._threads.has_room
+
+    async def room(self) -> None:
+        """Wait until it can."""
+        if not self.has_room:
+            self.on_wait()
+            await self._threads.room()
 
     async def _go_on(self) -> None:
         """Take back the cancellations that a handler left behind."""
@@ -157,9 +174,11 @@ class Runner:
     async def _once(self, arguments: tuple[Any, ...]) -> None:
         """Raises `TimedOut` also of a handler that returns once its time is up: it may have kept
         the loop from interrupting it."""
+        if self._threaded:
+            await self.room()
         up = None if self._timeout is None else time.monotonic() + self._timeout
         if self._threaded:
-            coroutine: Coroutine[Any, Any, Any] = in_thread(self._handler, *arguments)
+            coroutine: Coroutine[Any, Any, Any] = self._threads.call(self._handler, *arguments)
         else:
             coroutine = self._handler(*arguments)
         given, left = None, None
@@ -213,7 +232,7 @@ class Runner:
         self._ignored_its_timeout = True
         log.warning(
             "consumer.timeout_ignored",
-            handler=getattr(self._handler, "__name__", type(self._handler).__name__),
+            handler=self._name,
             timeout=format_duration(self._limits.timeout or timedelta()),
             remedy="let asyncio.CancelledError pass: it goes on, and keeps its place",
         )

@@ -30,6 +30,7 @@ from redrive.consumer.running import Handler, Limits, Runner
 from redrive.consumer.sending import Sending
 from redrive.consumer.settling import Settling
 from redrive.consumer.supply import Supply
+from redrive.consumer.threads import Threads
 from redrive.consumer.wishes import MOST_PREFETCH
 from redrive.errors import BrokerError, the_reason
 from redrive.settings import Settings
@@ -60,6 +61,7 @@ class Registered:
     limits: Limits
     concurrency: int
     prefetch: int
+    threads: Threads
 
 
 @dataclass(slots=True)
@@ -127,7 +129,9 @@ class Serving:
         settling = self._settling(declared)
         place = (declared.name, shared.source.address.vhost)
         tiers = len(shared.settings.topology.tiers)
-        runner = Runner(registered.handler, registered.limits, tiers=tiers)
+        runner = Runner(
+            registered.handler, registered.limits, tiers=tiers, threads=registered.threads
+        )
         runner.ends = lambda: self._ends
         channel = await self._channel(shared.aside)
         alone = Alone(channel, declared.alone, runner, settling, shared.gate, place=place)
