@@ -92,6 +92,10 @@ MEANINGS = {
     "consumer.queue_used_as_it_is": "A queue exists otherwise than it would be declared",
     "consumer.ready": "A handler gets messages",
     "consumer.set_aside": "Redelivered messages go to a queue beside, to be counted",
+    "consumer.threads_left_behind": (
+        "Of a sync handler so many threads go on after their timeout that further messages wait"
+        " until one ends"
+    ),
     "consumer.timeout_ignored": (
         "A handler goes on after its timeout has cancelled it, and keeps its place; told once"
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from datetime import UTC, datetime
 from functools import partial
 
@@ -239,6 +240,39 @@ async def test_a_handler_that_hangs_and_a_suspect_stop_no_queue(
         assert b"suspect" not in seen
         ends.set()
         await eventually(lambda: seen[-1] == b"suspect", "the suspect, at last")
+
+
+async def test_threads_that_hang_have_the_messages_of_their_handler_wait_and_of_no_other(
+    vhost: Vhost, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "Gate", partial(Gate, patience=0.2))
+    consumer, begun, seen, end = Consumer(settings=settings), [], [], threading.Event()
+
+    @consumer.handler(QUEUE, retries=0, timeout="50ms", concurrency=2)
+    def hangs(message: Message) -> None:
+        begun.append(message.body)
+        end.wait(60)
+
+    @consumer.handler("other")
+    async def other(message: Message) -> None:
+        seen.append(message.body)
+
+    async with serving(consumer):
+        await consumed(vhost.url, "other")
+        await send(vhost.url, *"abcd")
+        await holds(vhost.url, DEAD, 4)
+        # As many go on as may: neither this one is begun with, which would be alone, nor those.
+        await send(vhost.url, "suspect", queue=f"redrive-alone-{QUEUE}")
+        await send(vhost.url, *"efgh")
+        for number in range(3):
+            await send(vhost.url, str(number), queue="other")
+            await eventually(lambda: len(seen) > number, "the other handler")  # noqa: B023
+            await asyncio.sleep(0.3)
+        assert sorted(begun) == [b"a", b"b", b"c", b"d"]
+        end.set()
+        await eventually(lambda: len(begun) == 9, "the rest")
+    assert await ready(vhost.url, DEAD) == 4
+    assert await ready(vhost.url, QUEUE) == 0
 
 
 async def test_acks_are_written_before_one_begins_that_no_queue_beside_takes(

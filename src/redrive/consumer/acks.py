@@ -60,6 +60,11 @@ class Acks:
             self.hurry()
             self._set_aside.set()
 
+    @property
+    def keep_suspects_waiting(self) -> bool:
+        """Whether something is on its way to a queue beside."""
+        return self._being_set_aside > 0
+
     async def before_a_suspect(self) -> None:
         """Wait until nothing is on its way to a queue beside, and write all acks."""
         while self._being_set_aside:

@@ -35,7 +35,7 @@ for at once."""
 _LONGEST_PAUSE: Final = 1.0
 _SETTLED_WITHIN: Final = 5.0
 """Seconds that the others wait for the broker to take what becomes of it."""
-_LETS_GO_WITHIN: Final = 0.5
+_LETS_GO_WITHIN: Final = 0.3
 """Seconds that a handler has to end once it is cancelled."""
 CRASHED: Final = Failure(
     error_type=CRASH,
@@ -96,6 +96,7 @@ class Alone:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._nudged.wait(), _LOOK_EVERY)
                 continue
+            await self._runner.room()  # not while nothing else may begin
             took = await self._handle_one()
             # The others get as much time as it took, up to a second, or a hundred of these would
             # keep them waiting.
@@ -106,7 +107,8 @@ class Alone:
         async with asyncio.TaskGroup() as settling:
             async with self._gate.alone_inside() as alone:
                 began = time.monotonic()
-                self.running = alone and not self._stopping.is_set()
+                can_begin = self._runner.has_room and not self._stopping.is_set()
+                self.running = alone and can_begin
                 try:
                     if self.running and (taken := await self._take_one()):
                         settled = settling.create_task(self._settle(*taken))

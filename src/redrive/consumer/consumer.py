@@ -40,6 +40,7 @@ from redrive.consumer.serving import Known, Registered
 from redrive.consumer.session import Session
 from redrive.consumer.signals import Duration, read_duration
 from redrive.consumer.telling import Told
+from redrive.consumer.threads import Threads
 from redrive.errors import BrokerError, ConnectionLost, SettingsError, Unpublishable
 from redrive.settings import Settings, load
 
@@ -108,8 +109,8 @@ class Consumer:
 
         - `retries=0`: no retry. `retries=None`: what the policy of the routing key says.
         - `timeout`: a handler that takes longer has failed, also if it returns in the end. For a
-          sync function, its thread goes on by itself. A text such as "30s", "5m", "1h30m",
-          "250ms", or a `timedelta`; no number.
+          sync function, its thread goes on by itself, and as many may as `concurrency` says. A
+          text such as "30s", "5m", "1h30m", "250ms", or a `timedelta`; no number.
         - `concurrency`: how many messages are handled at a time; 20, if `prefetch` is not less.
         - `prefetch`: how many of them and of those that wait the broker hands out, up to 65535;
           200, if `concurrency` is not more. Where so many do not fit in memory it is lowered.
@@ -136,6 +137,7 @@ class Consumer:
                     limits=limits,
                     concurrency=at_a_time,
                     prefetch=ahead,
+                    threads=Threads(name, at_a_time),
                 )
             )
             return function

@@ -23,7 +23,7 @@ from redrive.amqp.republish import MAX_ADDED
 from redrive.broker.ladder import RUNGS, next_rung, rung_name
 from redrive.broker.topology import tier_key
 from redrive.consumer import wishes
-from redrive.consumer.running import failure_of
+from redrive.consumer.failures import failure_of
 from redrive.consumer.signals import DeadLetter, RetryAfter
 from redrive.domain import headers as own
 from redrive.domain.failure import MAX_TYPE

@@ -175,6 +175,9 @@ class Intake:
         self._gate.running += 1
         try:
             if is_again:
+                await self._runner.room()
+                if self._acks.keep_suspects_waiting:
+                    self.wake()  # for as long as the broker confirms nothing; others are ready
                 await self._acks.before_a_suspect()
             outcome = await self._runner.run(Message(delivery, self._queue, self._vhost))
         finally:
@@ -306,8 +309,8 @@ class Intake:
         back = self._left | self._in_hand
         self._left.clear()
         self._in_hand.clear()
-        if not back:
-            return
+        if not back or self._loop.time() >= deadline:
+            return  # a copy that nobody waits for would only double it: they come back marked
         with suppress(TimeoutError):  # the broker takes nothing now: they come back marked
             async with asyncio.timeout_at(deadline):
                 await asyncio.gather(

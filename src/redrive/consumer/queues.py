@@ -7,6 +7,11 @@ queue, dead-lettering that survives a crash of the broker.
 Beside each there are two for messages that a process had before and did not answer: one where they
 are handled again, among others, and one for those that are to be handled alone. And each is bound
 to the return exchange, so that the retrier brings messages back to it and to no other.
+
+The two beside dead-letter to Redrive's own exchange, also where the handler's queue has another:
+messages are in them under other keys than that one may be bound by, and would be dropped. Of what
+is rejected, only what goes to Redrive's own exchange is known to arrive, and only while that and
+the queue behind it are as described: who rejects asks first.
 """
 
 from __future__ import annotations
@@ -18,17 +23,25 @@ from hashlib import blake2b
 from typing import Final, Literal
 
 from redrive.amqp import Connection
+from redrive.broker.apply import apply
 from redrive.broker.ladder import describe_ladder
 from redrive.broker.live import SpareChannel
 from redrive.broker.own_queues import AGAIN, ALONE
-from redrive.broker.topology import DELIVERY_LIMIT, Argument, return_key
+from redrive.broker.topology import DELIVERY_LIMIT, Argument, Binding, Part, describe, return_key
 from redrive.consumer import wishes
 from redrive.consumer.logs import log
 from redrive.consumer.signals import Duration, read_duration
-from redrive.errors import AccessRefused, NotFound, PreconditionFailed, SettingsError
+from redrive.errors import (
+    AccessRefused,
+    ChannelClosed,
+    NotFound,
+    PreconditionFailed,
+    SettingsError,
+)
 from redrive.settings.sections import TopologySettings
 
 _LONGEST_NAME: Final = 255
+_CHECK: Final = "'redrive topology check' says what differs, and what to do"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +58,8 @@ class Queue:
     - `ttl`: how long a message may wait before it is stale and goes to the dead letter queue, as a
       text such as "5m" or a `timedelta`; five minutes by default. None: for ever.
     - `dead_letter_exchange`: instead of Redrive's own. If it is missing it is declared, with a
-      durable queue of the same name behind it. What a handler gives up goes there too.
+      durable queue of the same name behind it. What a handler gives up goes there too; what cannot
+      be published again does not, and stays in the queue.
     - `arguments`: further arguments, such as `{"x-max-length": 10_000}`.
     - `declare`: with False, the queue must exist.
     """
@@ -72,6 +86,12 @@ class Queue:
             raise SettingsError(
                 "Queue: a broker gives no name to a quorum queue",
                 remedy="name it, or leave out the name (None): then it is named after its handler",
+            )
+        if self.dead_letter_exchange == "":
+            raise SettingsError(
+                "Queue: dead_letter_exchange: expected the name of an exchange, got ''",
+                remedy="leave it out for Redrive's own; the broker's default exchange would bring"
+                " what is dead back to its queue",
             )
         if self.declare and (self.name or "").startswith("amq."):
             raise SettingsError(
@@ -101,8 +121,16 @@ class Declared:
     alone: str
     """Where its messages wait that are handled alone."""
     parks: frozenset[str]
-    """Which of the three are known to keep what is rejected in them."""
+    """Which of the three are known to dead-letter to Redrive's own dead letter exchange."""
     handler: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unsure:
+    """Why what is rejected may not be kept, and what to do."""
+
+    reason: str
+    remedy: str
 
 
 def queue_beside(mark: str, prefix: str, queue: str) -> str:
@@ -120,6 +148,7 @@ class Declaring:
 
     def __init__(self, connection: Connection, topology: TopologySettings, said: set[str]) -> None:
         """`said` is of which queues was told that they are used as they are."""
+        self._connection = connection
         self._topology = topology
         self._said = said
         self._spare = SpareChannel(connection)
@@ -128,30 +157,48 @@ class Declaring:
         """Have the queue, its way back and the two beside it. `handler` may be part of its name,
         `before` is the one that the broker chose before."""
         name = f"{queue.exchange}.{handler}" if queue.name is None else queue.name
-        dead_letters = queue.dead_letter_exchange or self._topology.names.dlq_exchange
         if queue.dead_letter_exchange is not None and queue.declare:
             await self._exchange_with_queue(queue.dead_letter_exchange)
+        arguments = self._arguments_of(queue, name)
         parks = False
         if not name and before and await self._spare.count(before) is not None:
-            name, parks = before, True
+            name, parks = before, self._dead_letters_to_us(arguments)
         elif queue.declare:
-            name, parks = await self._main(queue, name, dead_letters)
+            name, parks = await self._main(queue, name, arguments)
         else:
             await self._must_exist(name)
-        again, again_parks = await self._beside(AGAIN, name, dead_letters)
-        alone, alone_parks = await self._beside(ALONE, name, dead_letters)
+        again, again_parks = await self._beside(AGAIN, name)
+        alone, alone_parks = await self._beside(ALONE, name)
         await self._bind(name, self._topology.names.return_exchange, return_key(name))
         known = {name: parks, again: again_parks, alone: alone_parks}
         keeping = frozenset(queue for queue, keeps in known.items() if keeps)
         return Declared(name, again, alone, keeping, handler)
 
-    async def _beside(self, mark: str, name: str, dead_letters: str) -> tuple[str, bool]:
+    async def _beside(self, mark: str, name: str) -> tuple[str, bool]:
         beside = queue_beside(mark, self._topology.prefix, name)
         kind = self._topology.queue_type
-        arguments = _arguments(kind, dead_letters)
+        arguments = _arguments(kind, self._topology.names.dlq_exchange)
         if kind == "quorum":
             arguments["x-delivery-limit"] = DELIVERY_LIMIT
         return await self._declare(beside, arguments)
+
+    async def dead_letters(self) -> Unsure | None:
+        """Have Redrive's dead letter exchange and the queue behind it; what may be wrong with them
+        where they are not known to take whatever is rejected."""
+        names = self._topology.names
+        wanted = describe(self._topology).only({names.dlq_exchange, names.dlq_queue})
+        try:
+            applied = await apply(wanted, self._connection)
+        except AccessRefused as error:
+            return Unsure(str(error), "grant the user configure, write and read on what it names")
+        except ChannelClosed as error:
+            return Unsure(str(error), error.remedy or _CHECK)
+        doubtful = [_in_words(part) for part in wanted.parts() if part not in applied.sound]
+        return (
+            Unsure(f"not known to be as Redrive would declare them: {', '.join(doubtful)}", _CHECK)
+            if doubtful
+            else None
+        )
 
     async def ladder(self) -> None:
         """Have every rung of the ladder."""
@@ -161,23 +208,34 @@ class Declaring:
     async def close(self) -> None:
         await self._spare.close()
 
-    async def _main(self, queue: Queue, name: str, dead_letters: str) -> tuple[str, bool]:
+    def _arguments_of(self, queue: Queue, name: str) -> dict[str, Argument]:
         kind = queue.type or self._topology.queue_type
+        dead_letters = queue.dead_letter_exchange or self._topology.names.dlq_exchange
         arguments = _arguments(kind if name else "classic", dead_letters)
         if queue.ttl is not None:
             ttl = read_duration("Queue: ttl", queue.ttl)
             arguments["x-message-ttl"] = ttl // timedelta(milliseconds=1)
-        name, as_asked = await self._declare(name, {**arguments, **queue.arguments})
+        return {**arguments, **queue.arguments}
+
+    def _dead_letters_to_us(self, arguments: Mapping[str, Argument]) -> bool:
+        """By whichever key: the queue behind the exchange is bound with `#`."""
+        return arguments.get("x-dead-letter-exchange") == self._topology.names.dlq_exchange
+
+    async def _main(
+        self, queue: Queue, name: str, arguments: dict[str, Argument]
+    ) -> tuple[str, bool]:
+        name, parks = await self._declare(name, arguments)
         if queue.exchange:
             await self._exchange(queue.exchange)
             await self._bind(name, queue.exchange, queue.routing_key)
-        return name, as_asked
+        return name, parks
 
     async def _declare(self, name: str, arguments: dict[str, Argument]) -> tuple[str, bool]:
-        """Declare a queue; its name, and whether it is as asked for."""
+        """Declare a queue; its name, and whether it is known to dead-letter to Redrive."""
         channel = await self._spare.open()
         try:
-            return await channel.declare_queue(name, arguments={**arguments}), True
+            name = await channel.declare_queue(name, arguments={**arguments})
+            return name, self._dead_letters_to_us(arguments)
         except (PreconditionFailed, AccessRefused) as error:
             if not name or await self._spare.count(name) is None:
                 if isinstance(error, PreconditionFailed):
@@ -211,6 +269,12 @@ class Declaring:
 
     async def _bind(self, queue: str, exchange: str, routing_key: str) -> None:
         await (await self._spare.open()).bind_queue(queue, exchange, routing_key)
+
+
+def _in_words(part: Part) -> str:
+    if isinstance(part, Binding):
+        return f"the binding of {part.queue!r} to {part.exchange!r} with {part.routing_key!r}"
+    return f"the {type(part).__name__.lower()} {part.name!r}"
 
 
 def _arguments(kind: str, dead_letters: str) -> dict[str, Argument]:

@@ -6,7 +6,8 @@ a timer. A handler that never waits cannot be interrupted, by nobody; nor one th
 cancellation by its timeout. Either has failed all the same if its time was up when it returned.
 
 A sync handler runs in a thread. A thread cannot be ended: after its timeout it goes on by itself,
-and the message counts as failed and is not tried again at once.
+and the message counts as failed and is not tried again at once. Where too many go on, the next one
+begins when one of them has ended (`threads.py`); its time begins then, too.
 
 What a handler gives back is looked at: something that can be awaited is work that has not been
 done yet, so it is awaited; a `RetryAfter` or `DeadLetter` is taken as raised. Anything else says
@@ -21,22 +22,18 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import sys
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache
-from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
 from redrive.consumer.arguments import arguments_of
+from redrive.consumer.failures import TimedOut, failure_of
 from redrive.consumer.logs import log
 from redrive.consumer.message import Message
 from redrive.consumer.signals import DeadLetter, RetryAfter
-from redrive.consumer.threads import in_thread
+from redrive.consumer.threads import Threads
 from redrive.domain import handling
 from redrive.domain.durations import format_duration
 from redrive.domain.failure import Failure
@@ -44,10 +41,6 @@ from redrive.domain.handling import Outcome, Tried, after_failure, after_request
 
 Handler = Callable[..., Any]
 
-_MAX_STACK: Final = 6_000
-_MAX_REASON: Final = 3_000
-"""Characters. What Redrive adds to a message has 16 KiB, and neither an error that quotes a whole
-document nor a deep stack may take the room of the deaths. Both ends are kept."""
 _GOES_ON: Final = 2.0
 """Seconds that a handler has to end, once its timeout has cancelled it, before that is told."""
 ACKED: Final = handling.Acked()
@@ -91,7 +84,10 @@ _without_notes: Final[dict[tuple[int, int], tuple[Handler, Limits]]] = {}
 class Runner:
     """Runs one handler as its limits say."""
 
-    def __init__(self, handler: Handler, limits: Limits, *, tiers: int) -> None:
+    def __init__(
+        self, handler: Handler, limits: Limits, *, tiers: int, threads: Threads | None = None
+    ) -> None:
+        """`threads` are the handler's, which outlive this; without, it runs one at a time."""
         self._limits = limits
         self._tiers = tiers
         self.on_wait: Callable[[], None] = lambda: None
@@ -102,6 +98,8 @@ class Runner:
         self._arguments = arguments_of(handler)
         self._threaded = not _is_async(handler)
         self._handler = handler
+        self._name = getattr(handler, "__name__", type(handler).__name__)
+        self._threads = threads or Threads(self._name, concurrency=1)
         self._ignored_its_timeout = False
 
     async def run(self, message: Message) -> Outcome:
@@ -124,6 +122,17 @@ class Runner:
         if is_being_cancelled():
             await self._go_on()
         return self.judge(message, problem)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the handler can begin at once."""
+        return not self._threaded or self._threads.has_room
+
+    async def room(self) -> None:
+        """Wait until it can."""
+        if not self.has_room:
+            self.on_wait()
+            await self._threads.room()
 
     async def _go_on(self) -> None:
         """Take back the cancellations that a handler left behind."""
@@ -165,9 +174,11 @@ class Runner:
     async def _once(self, arguments: tuple[Any, ...]) -> None:
         """Raises `TimedOut` also of a handler that returns once its time is up: it may have kept
         the loop from interrupting it."""
+        if self._threaded:
+            await self.room()
         up = None if self._timeout is None else time.monotonic() + self._timeout
         if self._threaded:
-            coroutine: Coroutine[Any, Any, Any] = in_thread(self._handler, *arguments)
+            coroutine: Coroutine[Any, Any, Any] = self._threads.call(self._handler, *arguments)
         else:
             coroutine = self._handler(*arguments)
         given, left = None, None
@@ -221,7 +232,7 @@ class Runner:
         self._ignored_its_timeout = True
         log.warning(
             "consumer.timeout_ignored",
-            handler=getattr(self._handler, "__name__", type(self._handler).__name__),
+            handler=self._name,
             timeout=format_duration(self._limits.timeout or timedelta()),
             remedy="let asyncio.CancelledError pass: it goes on, and keeps its place",
         )
@@ -243,13 +254,6 @@ class Runner:
             retries=self._limits.retries,
             tiers=self._tiers,
         )
-
-
-class TimedOut(Exception):
-    """A handler took too long."""
-
-    def __init__(self, timeout: timedelta | None) -> None:
-        super().__init__(f"not done within {format_duration(timeout or timedelta())}")
 
 
 class _Rest(Awaitable[Any]):
@@ -318,83 +322,3 @@ def is_being_cancelled() -> bool:
     """Whether somebody asked this task to end."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-def failure_of(problem: BaseException) -> Failure:
-    """Error type, reason and stack of what a handler raised."""
-    if isinstance(problem, TimedOut):
-        return Failure(error_type=handling.TIMEOUT, reason=str(problem))
-    if isinstance(problem, (RetryAfter, DeadLetter)):
-        return _failure_by_request(problem)
-    said: object = problem
-    if isinstance(problem, SystemExit):  # its text would be a number
-        said = f"the handler called sys.exit({problem.code!r}), which ends no consumer"
-    return Failure(error_type=_name(type(problem)), reason=_in_words(said), stack=stack_of(problem))
-
-
-def _failure_by_request(problem: RetryAfter | DeadLetter) -> Failure:
-    """What the handler said, in whatever type; of an exception, what that says."""
-    given, kind = problem.reason, problem.error_type
-    error = given if isinstance(given, BaseException) else problem.__cause__
-    if kind is None:
-        kind = type(given if isinstance(given, BaseException) else problem)
-    return Failure(
-        error_type=_name(kind) if isinstance(kind, type) else _in_words(kind),
-        reason=_in_words(error or "no reason was given" if given in (None, "") else given),
-        stack=None if error is None else stack_of(error),
-    )
-
-
-def _in_words(said: object) -> str:
-    """What somebody said, of a length that leaves room for the rest."""
-    text = said.decode("utf-8", "backslashreplace") if isinstance(said, bytes) else _text(said)
-    return _cut(text or _name(type(said)), _MAX_REASON)
-
-
-def _name(kind: type) -> str:
-    if kind is DeadLetter:
-        return kind.__name__
-    module = _main_module() if kind.__module__ == "__main__" else kind.__module__
-    return kind.__qualname__ if module in ("", "builtins") else f"{module}.{kind.__qualname__}"
-
-
-@cache
-def _main_module() -> str:
-    """What the module that was started is called when it is imported: groups and rules go by the
-    error type, which must not depend on how a service is started. Empty if nobody can import it."""
-    main = sys.modules["__main__"]
-    name = getattr(getattr(main, "__spec__", None), "name", None)
-    if not isinstance(name, str):  # not by python -m
-        file = getattr(main, "__file__", None)
-        name = Path(file).stem if isinstance(file, str) else ""
-    return "" if name == "__main__" else name
-
-
-def _text(said: object) -> str:
-    try:
-        return str(said)
-    except BaseException:  # it may be anybody's, and broken  # noqa: BLE001
-        return ""
-
-
-def stack_of(problem: BaseException) -> str:
-    """The traceback from the handler on, without the frames of this package above it."""
-    trace = _from_the_handler(problem.__traceback__)
-    try:
-        text = "".join(traceback.format_exception(type(problem), problem, trace))
-    except Exception:  # as above  # noqa: BLE001
-        return ""
-    return _cut(text, _MAX_STACK)
-
-
-def _cut(text: str, most: int) -> str:
-    if len(text) <= most:
-        return text
-    return f"{text[: most // 2]}\n… cut here …\n{text[-most // 2 :]}"
-
-
-def _from_the_handler(trace: TracebackType | None) -> TracebackType | None:
-    inner = trace
-    while inner is not None and inner.tb_frame.f_globals.get("__package__") == __package__:
-        inner = inner.tb_next
-    return inner or trace

@@ -30,6 +30,7 @@ from redrive.consumer.running import Handler, Limits, Runner
 from redrive.consumer.sending import Sending
 from redrive.consumer.settling import Settling
 from redrive.consumer.supply import Supply
+from redrive.consumer.threads import Threads
 from redrive.consumer.wishes import MOST_PREFETCH
 from redrive.errors import BrokerError, the_reason
 from redrive.settings import Settings
@@ -42,10 +43,10 @@ _LET_GO_WITHIN: Final = 0.3
 """Seconds that handlers have to end once they are cancelled."""
 _SETTLED_WITHIN: Final = 1.0
 """Seconds that the broker then has to confirm copies that are on their way."""
-_PUT_BACK_WITHIN: Final = 9.2
-"""Seconds after which it gives back what it has no confirmed copy of; what is left of the ten is
-for closing."""
-_PUT_BACK_ALONE_WITHIN: Final = 8.8
+_PUT_BACK_WITHIN: Final = 8.8
+"""Seconds after which it gives back what it has no confirmed copy of. What is left is for closing:
+after nine seconds a session is ended by force (`amqp/supervision.py`)."""
+_PUT_BACK_ALONE_WITHIN: Final = 8.5
 """Seconds for what was handled alone, which is put back first: the others need some too."""
 _LOOK_EVERY: Final = 0.02
 
@@ -60,6 +61,7 @@ class Registered:
     limits: Limits
     concurrency: int
     prefetch: int
+    threads: Threads
 
 
 @dataclass(slots=True)
@@ -127,7 +129,9 @@ class Serving:
         settling = self._settling(declared)
         place = (declared.name, shared.source.address.vhost)
         tiers = len(shared.settings.topology.tiers)
-        runner = Runner(registered.handler, registered.limits, tiers=tiers)
+        runner = Runner(
+            registered.handler, registered.limits, tiers=tiers, threads=registered.threads
+        )
         runner.ends = lambda: self._ends
         channel = await self._channel(shared.aside)
         alone = Alone(channel, declared.alone, runner, settling, shared.gate, place=place)
@@ -195,7 +199,7 @@ class Serving:
             sending,
             receipts=Receipts(topology.names.receipts_queue, declared.name),
             declared=declared,
-            make_ladder=self._declaring.ladder,
+            declares=self._declaring,
             stopping=self._stopping,
         )
 
@@ -280,8 +284,18 @@ class Serving:
         settle |= self._settling_now()
         await _cancel([part for part in self._parts if part in settle])
         self.intake.write_acks()
-        if self._shared.can_settle:
+        if await self._takes_no_more():
             await self.intake.give_back(began + _PUT_BACK_WITHIN)
+
+    async def _takes_no_more(self) -> bool:
+        """Have the queues consumed no more, also where there was no time to drain: what is given
+        back would come straight back. Whether that is so, and anything can be given back."""
+        if self._shared.can_settle:
+            with suppress(TimeoutError):  # then all goes back when the connection is closed
+                async with asyncio.timeout(_SETTLED_WITHIN):
+                    await self.intake.stop_taking()
+                    return self._shared.can_settle
+        return False
 
     def _settling_now(self) -> set[asyncio.Task[Any] | None]:
         return self.intake.settling | self._alone.settling

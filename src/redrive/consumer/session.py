@@ -89,9 +89,8 @@ class Session:
             except BrokerError:
                 await _write_acks(source)
                 raise
-            await sending.close()
-            await aside.close()
-            await source.close()
+            # Together: of one that does not answer the others' acks must not have to wait.
+            await asyncio.gather(source.close(), sending.close(), aside.close())
         finally:
             self.sending = None
             sending.end()
@@ -112,10 +111,10 @@ class Session:
 
     async def _assure_topology(self, connection: Connection) -> None:
         """Make Redrive's own queues if nobody has yet."""
-        topology = self._settings.topology
+        topology, names = self._settings.topology, self._settings.topology.names
         spare = SpareChannel(connection)
         try:
-            for exchange in (topology.names.route_delay, topology.names.return_exchange):
+            for exchange in (names.route_delay, names.return_exchange, names.dlq_exchange):
                 await (await spare.open()).inspect_exchange(exchange)
         except NotFound:
             await apply(describe(topology, self._settings.queue), connection)

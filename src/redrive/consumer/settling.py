@@ -4,8 +4,9 @@
   there twice, with one `redrive-id`, never nowhere.
 - A copy that no queue takes goes to the dead letter queue, with the reason; if that takes it
   neither, the delivery is held, and the copy sent again every few seconds.
-- A message that cannot be published again at all is rejected where the queue that it was taken from
-  is known to dead-letter; elsewhere it is held, and goes back to that queue after ten minutes.
+- A message that cannot be published again at all is rejected where that is known to bring it to the
+  dead letter queue, at that moment; elsewhere it is held, and goes back to the queue that it was
+  taken from after ten minutes.
 - The receipt of a handled replay goes out before the ack. A receipt that nobody takes is no reason
   to keep a message that was handled.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Final, Protocol
 
@@ -23,7 +24,7 @@ from redrive.amqp.confirms import CONFIRMED
 from redrive.amqp.lane import LaneOutcome, Poison
 from redrive.consumer.copies import Copies
 from redrive.consumer.logs import log
-from redrive.consumer.queues import Declared
+from redrive.consumer.queues import Declared, Unsure
 from redrive.consumer.receipts import Receipts
 from redrive.consumer.sending import Sending
 from redrive.consumer.telling import Told, about, about_outcome
@@ -34,6 +35,12 @@ from redrive.errors import BrokerError, Unpublishable
 _AGAIN: Final = timedelta(seconds=5)
 _WAIT_FOR_A_PERSON: Final = timedelta(minutes=10)
 """Well within the 30 minutes after which a broker takes a delivery back itself."""
+_BY_HAND: Final = (
+    "have the handler take it when it comes again, after ten minutes, or get it out of the queue"
+    " by hand"
+)
+_DECLARE: Final = "declare it; 'redrive topology apply' makes what is Redrive's own"
+_MADE_ANEW: Final = "wait a moment: the consumer declares it anew; should this last, start it again"
 _FORBIDDEN: Final = 403
 _EVENTS: Final = {
     Retried: "message.retried",
@@ -59,6 +66,14 @@ class Deliveries(Protocol):
     def flush(self) -> None: ...
 
 
+class Declares(Protocol):
+    """Makes what is missing on the broker."""
+
+    async def ladder(self) -> None: ...
+    async def dead_letters(self) -> Unsure | None:
+        """None if whatever is rejected now, and goes to Redrive's own exchange, is kept."""
+
+
 class Settling:
     """Settles the deliveries of one handler."""
 
@@ -69,7 +84,7 @@ class Settling:
         *,
         receipts: Receipts,
         declared: Declared,
-        make_ladder: Callable[[], Awaitable[None]],
+        declares: Declares,
         stopping: asyncio.Event,
     ) -> None:
         """Once `stopping` is set, nothing is waited for any more."""
@@ -77,7 +92,7 @@ class Settling:
         self._sending = sending
         self._receipts = receipts
         self._declared = declared
-        self._make_ladder = make_ladder
+        self._declares = declares
         self._stopping = stopping
         self._said: dict[str, Told] = {}
 
@@ -88,7 +103,7 @@ class Settling:
         except BrokerError:
             raise
         except Exception as error:  # noqa: BLE001
-            self._spoilt(delivery, error, source)
+            await self._spoilt(delivery, error, source)
 
     async def _settle(self, delivery: Delivery, outcome: Outcome, source: Deliveries) -> None:
         if isinstance(outcome, Acked):
@@ -101,12 +116,12 @@ class Settling:
             copy = self._copies.of(delivery, outcome)
             answer = await self._send_up(copy)
             if isinstance(answer, (Returned, Refused)) and not self._copies.is_dead_letter(copy):
-                where = f"the delay queue with key {copy.routing_key!r}"
-                outcome = _dead_instead(outcome.failure, f"{where} {_trouble(answer)}")
+                trouble = f"{_destination(copy, outcome)} {_trouble(answer)}"
+                outcome = _dead_instead(outcome.failure, trouble)
                 copy = self._copies.of(delivery, outcome)
                 answer = await self._sending.send(copy)
         except Unpublishable as error:
-            self._poisoned(delivery, str(error), source)
+            await self._poisoned(delivery, str(error), source)
             return
         if await self._finish(delivery, copy, answer, source):
             say = log.warning if isinstance(outcome, DeadLettered) else log.info
@@ -135,18 +150,16 @@ class Settling:
         except BrokerError:
             raise
         except Exception as error:  # noqa: BLE001
-            self._spoilt(delivery, error, source)
+            await self._spoilt(delivery, error, source)
             return True
         if answer is CONFIRMED:
             source.ack(delivery)
             source.flush()
             return True
         if isinstance(answer, Poison):
-            if not self._parks(source):
-                return False
-            self._poisoned(delivery, str(answer.error), source)
-            return True
-        self._say("consumer.not_set_aside", f"the queue {copy.routing_key!r} {_trouble(answer)}")
+            return await self._park(delivery, str(answer.error), source) is None
+        reason = f"the queue {copy.routing_key!r} {_trouble(answer)}"
+        self._say("consumer.not_set_aside", reason, remedy=_remedy(answer, missing=_MADE_ANEW))
         return False
 
     async def put_back_again(self, delivery: Delivery, source: Deliveries) -> None:
@@ -176,7 +189,7 @@ class Settling:
         answer = await self._sending.send(copy)
         if copy.exchange or not isinstance(answer, Returned):
             return answer
-        await self._make_ladder()
+        await self._declares.ladder()
         return await self._sending.send(_again(copy))
 
     async def _finish(
@@ -185,7 +198,7 @@ class Settling:
         """Ack a delivery once its copy is confirmed; whether that came about."""
         while answer is not CONFIRMED:
             if isinstance(answer, Poison):
-                self._poisoned(delivery, str(answer.error), source)
+                await self._poisoned(delivery, str(answer.error), source)
                 return False
             where = f"the dead letter queue behind {copy.exchange!r}"
             self._say("consumer.stuck", f"{where} {_trouble(answer)}", remedy=_remedy(answer))
@@ -198,29 +211,38 @@ class Settling:
         source.flush()
         return True
 
-    def _poisoned(self, delivery: Delivery, reason: str, source: Deliveries) -> None:
-        if self._parks(source):
-            log.warning("message.parked", reason=reason, **about(delivery, self._declared))
-            source.reject(delivery)
+    async def _poisoned(self, delivery: Delivery, reason: str, source: Deliveries) -> None:
+        unsure = await self._park(delivery, reason, source)
+        if unsure is None:
             return
-        reason = f"{reason}; the queue {source.queue!r} is not known to dead-letter"
-        self._say("message.stays", reason, **about(delivery, self._declared))
+        reason = f"{reason}; {unsure.reason}"
+        known = about(delivery, self._declared)
+        self._say("message.stays", reason, remedy=unsure.remedy, **known)
         # Nobody waits for it: a worker that did would leave the others' messages lying.
         asyncio.get_running_loop().call_later(
             _WAIT_FOR_A_PERSON.total_seconds(), self._offer_again, delivery, source
         )
 
-    def _parks(self, source: Deliveries) -> bool:
-        return source.queue in self._declared.parks
+    async def _park(self, delivery: Delivery, reason: str, source: Deliveries) -> Unsure | None:
+        """Reject a delivery, unless the broker might drop it then: why that may be."""
+        if source.queue not in self._declared.parks:
+            where = f"the queue {source.queue!r}"
+            return Unsure(f"{where} is not known to dead-letter to Redrive's exchange", _BY_HAND)
+        # Asked each time: somebody may have deleted what was there when the consumer started.
+        unsure = await self._declares.dead_letters()
+        if unsure is None:
+            log.warning("message.parked", reason=reason, **about(delivery, self._declared))
+            source.reject(delivery)
+        return unsure
 
     def _offer_again(self, delivery: Delivery, source: Deliveries) -> None:
         if not self._stopping.is_set():  # or all that is unsettled goes back at once
             source.requeue(delivery)
 
-    def _spoilt(self, delivery: Delivery, error: Exception, source: Deliveries) -> None:
+    async def _spoilt(self, delivery: Delivery, error: Exception, source: Deliveries) -> None:
         """A defect of ours, met in one message: that one is parked or stays, the others go on."""
         log.exception("consumer.defect", **about(delivery, self._declared))
-        self._poisoned(delivery, f"a defect: {error!r}", source)
+        await self._poisoned(delivery, f"a defect: {error!r}", source)
 
     async def _send_receipt(self, delivery: Delivery) -> None:
         try:
@@ -232,7 +254,8 @@ class Settling:
             return
         answer = await self._sending.send(receipt)
         if answer is not CONFIRMED:
-            self._say("consumer.receipt_not_taken", f"queue {self._receipts.to!r}: {answer}")
+            reason = f"the queue {self._receipts.to!r} {_trouble(answer)}"
+            self._say("consumer.receipt_not_taken", reason, remedy=_remedy(answer))
 
     async def _stops_within(self, wait: timedelta) -> bool:
         with contextlib.suppress(TimeoutError):
@@ -255,19 +278,27 @@ def _dead_instead(failure: Failure, trouble: str) -> DeadLettered:
     return DeadLettered(Failure(error_type=failure.error_type, reason=reason, stack=failure.stack))
 
 
+def _destination(copy: Publish, outcome: Outcome) -> str:
+    if isinstance(outcome, Delayed):
+        return f"the queue {copy.routing_key!r}"
+    what = "the retry queue" if isinstance(outcome, LeftToPolicy) else "the delay queue"
+    return f"{what} behind {copy.exchange!r} for the key {copy.routing_key!r}"
+
+
 def _trouble(answer: LaneOutcome) -> str:
     if isinstance(answer, Returned):
         wrong = "may not be written to" if answer.code == _FORBIDDEN else "is missing"
         return f"{wrong} ({answer.reason})"
-    return "is full" if isinstance(answer, Refused) else "takes nothing"
+    return f"takes nothing ({answer.error})" if isinstance(answer, Poison) else "is full"
 
 
-def _remedy(answer: LaneOutcome) -> str:
+def _remedy(answer: LaneOutcome, *, missing: str = _DECLARE) -> str:
+    """What to do; `missing` is that where there is no such queue."""
     if not isinstance(answer, Returned):
         return "make room in it, or raise its limit"
     if answer.code == _FORBIDDEN:
         return "grant the user write permission on what the text names"
-    return "declare it; 'redrive topology apply' makes what is Redrive's own"
+    return missing
 
 
 class Taken:

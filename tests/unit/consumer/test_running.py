@@ -33,6 +33,7 @@ from redrive.consumer import consumer as module_of_consumers
 from redrive.consumer import running as module
 from redrive.consumer.arguments import arguments_of
 from redrive.consumer.running import Limits, Runner, remember_limits
+from redrive.consumer.threads import Threads
 from redrive.domain.handling import Acked, DeadLettered, Delayed, LeftToPolicy, Retried
 from redrive.errors import SettingsError
 from redrive.testing import Handling, a_message, handle
@@ -276,6 +277,54 @@ async def test_a_sync_handler_that_took_too_long_is_not_tried_again_beside_itsel
     end.set()
     assert isinstance(outcome, Retried)
     assert begun == [True]
+
+
+async def test_a_sync_handler_that_hangs_leaves_no_more_threads_than_its_concurrency() -> None:
+    begun, end = [], threading.Event()
+
+    def hangs(message: Message) -> None:
+        begun.append(message.body)
+        end.wait(60)
+
+    limits = Limits(retries=0, timeout=timedelta(milliseconds=20))
+    threads = Threads("hangs", concurrency=2)
+
+    async def run() -> object:  # as sessions do, one after the other
+        return await Runner(hangs, limits, tiers=TIERS, threads=threads).run(a_message())
+
+    for _ in range(2):  # two that run, of which both are left behind; and two more
+        outcomes = await asyncio.gather(run(), run())
+        assert all(isinstance(each, DeadLettered) for each in outcomes)
+    with structlog.testing.capture_logs() as logs:
+        waiting = [asyncio.create_task(run()) for _ in range(2)]
+        await eventually_async(lambda: logs, what="why they wait")
+        await asyncio.sleep(0.1)  # their timeout would be over
+        assert len(begun) == 4
+        assert not any(each.done() for each in waiting)
+        end.set()
+        assert await asyncio.gather(*waiting) == [Acked(), Acked()]
+    assert len(begun) == 6
+    (line,) = logs
+    assert (line["event"], line["handler"], line["threads"]) == (
+        "consumer.threads_left_behind",
+        "hangs",
+        4,
+    )
+
+
+async def test_a_sync_handler_that_waits_for_room_can_be_ended() -> None:
+    end = threading.Event()
+    threads = Threads("hangs", concurrency=1)
+    limits = Limits(timeout=timedelta(milliseconds=20))
+    runs = Runner(lambda _: end.wait(60), limits, tiers=TIERS, threads=threads)
+    await asyncio.gather(runs.run(a_message()), runs.run(a_message()))
+    waiting = asyncio.create_task(runs.run(a_message()))
+    await eventually_async(lambda: threads._waiting, what="one that waits")
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    end.set()
+    await eventually_async(lambda: runs.has_room, what="room")
 
 
 async def test_an_exception_that_cannot_even_be_told_is_a_failure() -> None:
@@ -650,7 +699,7 @@ def test_an_error_type_does_not_depend_on_how_the_service_is_started(
 
 
 _BANK = """
-from redrive.consumer.running import failure_of
+from redrive.consumer.failures import failure_of
 class Away(Exception): ...
 def tell():
     print(failure_of(Away()).error_type, failure_of(ValueError()).error_type)
@@ -708,6 +757,7 @@ def test_what_is_no_queue_is_refused(wrong: Any) -> None:
         ({"routing_key": None}, "routing_key: expected text"),
         ({"type": "stream"}, "type: expected 'quorum' or 'classic', got 'stream'"),
         ({"dead_letter_exchange": 5}, "dead_letter_exchange: expected text"),
+        ({"dead_letter_exchange": ""}, "expected the name of an exchange, got ''"),
         ({"arguments": [1]}, "arguments: expected a mapping"),
         ({"arguments": {"x": 1.5}}, "x: expected text or a whole number"),
         ({"ttl": 5}, "ttl: expected a duration"),

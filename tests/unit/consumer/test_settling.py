@@ -14,12 +14,12 @@ from redrive.amqp.confirms import CONFIRMED
 from redrive.amqp.lane import LaneOutcome, Poison
 from redrive.consumer import settling as module
 from redrive.consumer.copies import Copies
-from redrive.consumer.queues import Declared
+from redrive.consumer.queues import Declared, Unsure
 from redrive.consumer.receipts import Receipts
 from redrive.consumer.settling import Settling
 from redrive.domain import headers
 from redrive.domain.failure import Failure
-from redrive.domain.handling import Acked, DeadLettered, Retried
+from redrive.domain.handling import Acked, DeadLettered, Delayed, LeftToPolicy, Outcome, Retried
 from redrive.errors import BrokerError, ChannelClosed, ConnectionLost
 from redrive.settings.sections import TopologySettings
 from tests.services.eventually import eventually_async
@@ -70,16 +70,26 @@ class Told:
         pass
 
 
-def settling(told: Told, *, copies: Any = None) -> Settling:
-    async def no_ladder() -> None:
+class Declares:
+    """What is behind the dead letter exchange, and may be unknown."""
+
+    def __init__(self, unsure: Unsure | None = None) -> None:
+        self._unsure = unsure
+
+    async def ladder(self) -> None:
         raise AssertionError("no ladder is needed")
 
+    async def dead_letters(self) -> Unsure | None:
+        return self._unsure
+
+
+def settling(told: Told, *, copies: Any = None, unsure: Unsure | None = None) -> Settling:
     return Settling(
         copies or Copies(DECLARED, TopologySettings(), user="guest"),
         told,  # type: ignore[arg-type]
         receipts=Receipts("receipts", "q"),
         declared=DECLARED,
-        make_ladder=no_ladder,
+        declares=Declares(unsure),
         stopping=asyncio.Event(),
     )
 
@@ -219,11 +229,80 @@ async def test_the_log_says_what_came_about_and_not_before_the_broker_has_it() -
     assert "is missing (NO_ROUTE) (the failure before: no)" in line["reason"]
 
 
+FAILURE = Failure(error_type="ValueError", reason="no")
+SENT_ELSEWHERE: dict[str, tuple[Outcome, str]] = {
+    "tier": (
+        Retried(FAILURE, tier=2, attempt=2),
+        "the delay queue behind 'route-delay' for the key 'binding.q.2'",
+    ),
+    "policy": (
+        LeftToPolicy(FAILURE),
+        "the retry queue behind 'retry-exchange' for the key 'retry-routing-key'",
+    ),
+    "rung": (
+        Delayed(FAILURE, delay=timedelta(seconds=1), attempt=1),
+        "the queue 'redrive-after-1000ms'",
+    ),
+}
+
+
+@pytest.mark.parametrize("way", SENT_ELSEWHERE)
+async def test_what_could_not_be_sent_says_which_queue_did_not_take_it(way: str) -> None:
+    outcome, where = SENT_ELSEWHERE[way]
+    told = Told()
+    told.answers = [Refused()]
+    with structlog.testing.capture_logs() as logs:
+        await settling(told).settle(delivered(), outcome, told)
+    assert logs[0]["event"] == "message.dead_lettered"
+    assert logs[0]["reason"] == f"{where} is full (the failure before: no)"
+
+
+async def test_a_queue_beside_that_takes_no_copy_is_told_with_what_to_do() -> None:
+    for answer, trouble, remedy in (
+        (Returned(312, "NO_ROUTE"), "is missing (NO_ROUTE)", "declares it anew"),
+        (Returned(403, "ACCESS_REFUSED"), "may not be written to", "grant the user"),
+        (Refused(), "is full", "make room"),
+    ):
+        told = Told()
+        told.answer = answer
+        with structlog.testing.capture_logs() as logs:
+            await settling(told).set_again(delivered(), told)
+        (line,) = logs
+        assert line["event"] == "consumer.not_set_aside"
+        assert f"the queue 'again' {trouble}" in line["reason"]
+        assert remedy in line["remedy"]
+
+
+async def test_a_receipt_that_nobody_takes_is_told_with_what_to_do() -> None:
+    told = Told()
+    told.answer = Returned(312, "NO_ROUTE")
+    with structlog.testing.capture_logs() as logs:
+        await settling(told).settle(delivered(REPLAY), Acked(), told)
+    (line,) = logs
+    assert line["event"] == "consumer.receipt_not_taken"
+    assert line["reason"] == "the queue 'receipts' is missing (NO_ROUTE)"
+    assert "redrive topology apply" in line["remedy"]
+
+
 async def test_what_no_broker_takes_is_parked() -> None:
     told = Told()
     told.answer = Poison(BrokerError("it closes the channel"))
     await settling(told).settle(delivered(), DEAD, told)
     assert told.events[-1] == "rejected"
+
+
+async def test_what_no_broker_takes_stays_where_the_dead_letter_queue_may_not_get_it() -> None:
+    told = Told()
+    told.answer = Poison(BrokerError("it closes the channel"))
+    settles = settling(told, unsure=Unsure("the exchange is gone", "mend it"))
+    with structlog.testing.capture_logs() as logs:
+        await settles.settle(delivered(), DEAD, told)
+    assert "rejected" not in told.events
+    assert not await settles.set_alone(delivered(), told)
+    (line,) = logs
+    assert line["event"] == "message.stays"
+    assert line["reason"] == "it closes the channel; the exchange is gone"
+    assert line["remedy"] == "mend it"
 
 
 async def test_what_no_broker_takes_stays_where_nobody_parks_and_keeps_no_worker(
