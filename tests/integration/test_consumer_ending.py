@@ -12,9 +12,9 @@ import pytest
 
 from redrive import Consumer, Message
 from redrive.amqp import parse_addresses, supervision
+from redrive.broker.own_queues import AGAIN
 from redrive.consumer import serving as serving_module
 from redrive.consumer.supply import Supply
-from redrive.domain.deaths import AGAIN
 from tests.services.consuming import QUEUE, consumed, eventually, send, settings_for
 from tests.services.moving import holds
 from tests.services.plugin import NewProxy, Vhost

@@ -15,7 +15,7 @@ import structlog
 
 from redrive import Consumer, Message, Queue
 from redrive.amqp import Properties, Publish, fields
-from redrive.domain.deaths import AGAIN, ALONE
+from redrive.broker.own_queues import AGAIN, ALONE
 from tests.services.consuming import DEAD, QUEUE, eventually, serving, settings_for
 from tests.services.moving import Kind, channel_to, declare, holds, publish, ready, take_all
 from tests.services.plugin import Vhost

@@ -301,7 +301,7 @@ class MoverSession:
                 self._consumer.check()  # the wait may have been long, and what we hold void
                 if self._pace is None:
                     started = self._start(batch, started, most)
-                    if started < len(batch):
+                    if self._most is None and started < len(batch):
                         await asyncio.sleep(0)  # or nobody would hear that the broker is blocked
                     continue
                 if self._stopping.is_set():  # at this pace the rest would take long
