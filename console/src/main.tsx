@@ -12,6 +12,7 @@ import { App } from "./shell/App";
 
 const TRIES = 3;
 const LONGEST_PAUSE = 2000;
+const ASK_AGAIN = 5000;
 
 const queries = new QueryClient({
   defaultOptions: {
@@ -25,6 +26,8 @@ const queries = new QueryClient({
         return problem.unreachable || (problem.passing && failures < TRIES);
       },
       retryDelay: (failures) => Math.min(500 * 2 ** failures, LONGEST_PAUSE),
+      // A store that was not there yet, or is away: nothing else would tell that it is back.
+      refetchInterval: ({ state }) => (state.status === "error" && asProblem(state.error).passing ? ASK_AGAIN : false),
     },
     mutations: { networkMode: "always", retry: false },
   },

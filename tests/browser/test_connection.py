@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from redrive.domain.lifecycle import State
 from tests.acceptance.command_line import CommandLine
@@ -82,6 +83,28 @@ async def test_a_page_that_is_just_starting_opens_once_the_server_answers(
         await expect(page.get_by_text("There are no letters")).to_be_visible()
         await says(page, "Live")
         await expect(page.get_by_text(AWAY)).to_have_count(0)
+
+
+async def test_a_screen_that_found_no_store_is_filled_once_there_is_one(console: Console) -> None:
+    starting = {
+        "type": "urn:redrive:problem:starting",
+        "title": "Starting",
+        "status": 503,
+        "detail": "The store has not been reached yet.",
+        "remedy": "Try again later.",
+    }
+
+    async def refuse(route: Route) -> None:
+        kind = "application/problem+json"
+        await route.fulfill(status=503, content_type=kind, body=json.dumps(starting))
+
+    page = await console.person("/letters")
+    await says(page, "Live")
+    await page.route("**/api/v1/audit*", refuse)
+    await page.get_by_role("link", name="Audit").click()
+    await expect(page.get_by_role("main")).to_contain_text("The store has not been reached yet")
+    await page.unroute_all()
+    await expect(page.get_by_text("Nobody has changed anything yet")).to_be_visible()
 
 
 async def test_a_page_that_cannot_reach_the_server_does_not_call_itself_live(
