@@ -15,7 +15,7 @@ from typing import Final
 from redrive.amqp import Delivery, Publish, fields
 from redrive.amqp.fields import octets, text_of
 from redrive.amqp.ours import count_of, drop_wrong_types, identity, start_anew
-from redrive.amqp.republish import Draft
+from redrive.amqp.republish import Draft, marked_redelivered
 from redrive.broker.ladder import RUNGS, next_rung, rung_name
 from redrive.broker.topology import tier_key
 from redrive.consumer.queues import Declared
@@ -103,6 +103,21 @@ class Copies:
     def is_dead_letter(self, publish: Publish) -> bool:
         """Whether a copy is bound for the dead letter queue."""
         return publish.exchange == self._dead("").exchange
+
+    def once_more(self, first: Publish, sent: Publish, *, refused: bool) -> Publish:
+        """A dead letter that was not taken, for another try.
+
+        A queue that is full refuses it for itself only: the others that its exchange has got it,
+        and would at every try. So it is marked, and goes to the dead letter queue by its name where
+        that is Redrive's.
+        """
+        names, raw = self._topology.names, sent.properties
+        way = Way(first.exchange, first.routing_key)
+        if refused:
+            raw = marked_redelivered(raw)
+            if first.exchange == names.dlq_exchange:
+                way = Way("", names.dlq_queue)
+        return Publish(way.exchange, way.routing_key, raw, sent.body)
 
     def _dead(self, routing_key: str) -> Way:
         names = self._topology.names

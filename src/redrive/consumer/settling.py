@@ -196,16 +196,17 @@ class Settling:
         self, delivery: Delivery, copy: Publish, answer: LaneOutcome, source: Deliveries
     ) -> bool:
         """Ack a delivery once its copy is confirmed; whether that came about."""
+        first = copy
         while answer is not CONFIRMED:
             if isinstance(answer, Poison):
                 await self._poisoned(delivery, str(answer.error), source)
                 return False
-            where = f"the dead letter queue behind {copy.exchange!r}"
+            where = f"the dead letter queue behind {first.exchange!r}"
             self._say("consumer.stuck", f"{where} {_trouble(answer)}", remedy=_remedy(answer))
             if await self._stops_within(_AGAIN):
                 return False  # unsettled: the broker delivers it again
             source.check()
-            copy = _again(copy)
+            copy = self._copies.once_more(first, copy, refused=isinstance(answer, Refused))
             answer = await self._sending.send(copy)
         source.ack(delivery)
         source.flush()

@@ -284,6 +284,33 @@ async def test_a_receipt_that_nobody_takes_is_told_with_what_to_do() -> None:
     assert "redrive topology apply" in line["remedy"]
 
 
+async def test_a_dead_letter_that_was_refused_goes_to_the_dead_letter_queue_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_AGAIN", timedelta(milliseconds=10))
+    told = Told()
+    told.answers = [Refused(), Refused(), Returned(312, "NO_ROUTE")]
+    await settling(told).settle(delivered(), DEAD, told)
+    assert told.events == [
+        "sent to dlq-exchange",
+        "sent to dlq-queue",
+        "sent to dlq-queue",
+        "sent to dlq-exchange",
+        "confirmed",
+        "acked",
+    ]
+
+
+def test_a_dead_letter_that_was_refused_is_marked_and_one_that_was_returned_is_not() -> None:
+    copies = Copies(DECLARED, TopologySettings(), user="guest", dead_letter_exchange="orders.dlx")
+    first = copies.of(delivered(), DEAD)
+    returned = copies.once_more(first, first, refused=False)
+    assert Properties.read(returned.properties).header(headers.REDELIVERED) is None
+    refused = copies.once_more(first, first, refused=True)
+    assert refused.exchange == "orders.dlx"
+    assert Properties.read(refused.properties).header(headers.REDELIVERED) is True
+
+
 async def test_what_no_broker_takes_is_parked() -> None:
     told = Told()
     told.answer = Poison(BrokerError("it closes the channel"))
