@@ -141,6 +141,7 @@ async def test_what_somebody_deleted_behind_a_queue_is_there_again_before_a_mess
                 for key in ("dlq-routing-key", "#"):
                     await channel.unbind_queue(DEAD, DEAD_LETTERS, key)
         await scene.send_large()
+        await eventually(lambda: scene.said("message.parked"), "that it is parked")
         await scene.parks()
 
 

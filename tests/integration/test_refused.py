@@ -52,6 +52,10 @@ def is_marked(delivery: Delivery) -> bool:
     return Properties.read(delivery.properties).header(headers.REDELIVERED) is True
 
 
+def was_refused(delivery: Delivery) -> bool:
+    return Properties.read(delivery.properties).header(headers.REFUSED) is True
+
+
 async def fill_the_dead_letter_queue(url: str) -> None:
     async with channel_to(url) as channel:
         await channel.declare_exchange("dlq-exchange", "topic")
@@ -77,8 +81,9 @@ async def test_a_full_neighbour_has_the_others_of_an_exchange_see_a_retry_once(
             await publish_one(vhost.url, "k", "m")
             await holds(vhost.url, "failing", 1)
             await fill(vhost.url, "work", "k")
-            async with handling(vhost.url, "failing", is_marked) as failing:
-                await eventually_async(lambda: any(map(is_marked, failing.deliveries)))
+            async with handling(vhost.url, "failing", was_refused) as failing:
+                await eventually_async(lambda: any(map(was_refused, failing.deliveries)))
+            assert all(is_marked(each) for each in failing.deliveries if was_refused(each))
         # The first was published by the producer; the next came with the others of the exchange,
         # and is what the full queue refused. From then on it goes to its own queue alone.
         assert identities(neighbour.deliveries) == ["m", "m"]

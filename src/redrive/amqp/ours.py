@@ -34,6 +34,7 @@ STARTS_ANEW: Final = tuple(
         headers.ERROR_STACK,
         headers.NOT_BEFORE,
         headers.CRASHES,
+        headers.REFUSED,
     )
 )
 _STRING, _INTEGER = b"S", b"bBsuUIilL"
@@ -60,7 +61,7 @@ _TYPES: Final = {
         ),
         (b"T", (headers.FIRST_FAILED_AT,)),
         (b"A", (headers.DEATHS,)),
-        (b"t", (headers.REDELIVERED,)),
+        (b"t", (headers.REDELIVERED, headers.REFUSED)),
     )
     for name in names
 }

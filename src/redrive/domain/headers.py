@@ -25,6 +25,7 @@ BCC: Final = "redrive-bcc"
 NOT_BEFORE: Final = "redrive-not-before"
 CRASHES: Final = "redrive-crashes"
 UNNAMED: Final = "redrive-unnamed"
+REFUSED: Final = "redrive-refused"
 TAGS: Final = "redrive-tags"
 """Set by producers, not by Redrive: comma separated."""
 
@@ -50,6 +51,7 @@ WRITTEN: Final = (
     NOT_BEFORE,
     CRASHES,
     UNNAMED,
+    REFUSED,
 )
 """Every header that Redrive may write."""
 

@@ -8,9 +8,9 @@ ladder.
 
 A policy may send it by its exchange instead, and so goes what only its owner's connection may
 touch. A full queue refuses it there, and not for the others that the exchange has: they have it. So
-what was refused, or may have been sent before, goes to its own queue alone; by the exchange only if
-that cannot be, and refused once more, to the dead letter queue. An exchange that is gone, or that
-we may not write to, closes the channel on what is sent there, and all that is on its way is in
+what was refused goes to its own queue alone from then on (`redrive-refused`); by the exchange only
+if that cannot be, and refused once more, to the dead letter queue. An exchange that is gone, or
+that we may not write to, closes the channel on what is sent there, and all that is on its way is in
 doubt: so it is not tried again with every message.
 """
 
@@ -37,7 +37,7 @@ _QUEUE: Final = octets(headers.QUEUE)
 _EXCHANGE: Final = octets(headers.EXCHANGE)
 _ROUTING_KEY: Final = octets(headers.ROUTING_KEY)
 _NOT_BEFORE: Final = octets(headers.NOT_BEFORE)
-_REDELIVERED: Final = octets(headers.REDELIVERED)
+_REFUSED: Final = octets(headers.REFUSED)
 _BCC: Final = fields.entry(b"BCC", b"")
 _LONGEST_WAIT: Final = timedelta(days=3650) // timedelta(milliseconds=1)
 _CLOSES_THE_CHANNEL: Final = frozenset((403, 404))
@@ -100,7 +100,7 @@ class ReturnPlan:
                 return _OnTheLadder("", rung, draft.seal(keep_deaths=False), delivery.body)
             del ours[_NOT_BEFORE]
         if not way.bcc:
-            if _REDELIVERED in ours:
+            if _REFUSED in ours:
                 way = self._only_to(text_of(names[0]) or "", way.route.routing_key)
             elif why := self._why_gone(way.route.exchange):
                 dead = Dead("UNDELIVERABLE", why)
@@ -167,17 +167,18 @@ class ReturnPlan:
     def _refused(self, sent: Publish, properties: Properties) -> Publish:
         if sent.exchange in ("", self._names.return_exchange):  # by which it goes to one queue only
             return self._wait_again(sent, properties)
-        was_marked = properties.header_field(headers.REDELIVERED) is not None
+        was_refused = properties.header_field(headers.REFUSED) is not None
         raw = marked_redelivered(sent.properties)  # another queue may have it
         marked = Publish(sent.exchange, sent.routing_key, raw, sent.body)
         if sent.exchange == self._tier_again.exchange:
             reason = "its queue cannot take it now, and the last tier is full"
             return self._dead_letters.after(marked, reason)
-        if was_marked:
+        if was_refused:
             reason = f"a queue behind exchange {sent.exchange!r} is full, and others may have it"
             return self._dead_letters.after(marked, reason)
         (exchange, key), bcc = self._only_to(_text(properties, headers.QUEUE), sent.routing_key)
-        raw = Properties.read(raw).with_headers({"BCC": bcc[len(_BCC) :]}).raw
+        put = {"BCC": bcc[len(_BCC) :], headers.REFUSED: fields.boolean(True)}
+        raw = Properties.read(raw).with_headers(put).raw
         return Publish(exchange, key, raw, sent.body)
 
     def _back_early(self, sent: Publish, properties: Properties) -> Publish:

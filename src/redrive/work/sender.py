@@ -65,7 +65,13 @@ _USER_ID: Final = octets(headers.USER_ID)
 _OF_EARLIER_FAILURES: Final = tuple(
     map(
         octets,
-        (headers.ERROR_TYPE, headers.ERROR_REASON, headers.ERROR_STACK, headers.ATTEMPT),
+        (
+            headers.ERROR_TYPE,
+            headers.ERROR_REASON,
+            headers.ERROR_STACK,
+            headers.ATTEMPT,
+            headers.REFUSED,
+        ),
     )
 )
 _LONGEST_NAME: Final = 255

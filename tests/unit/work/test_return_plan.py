@@ -138,6 +138,17 @@ def by_exchange(path: ReturnPath) -> ReturnPlan:
     return ReturnPlan(names, lambda: BY_EXCHANGE, path, tier_again=LAST_TIER)
 
 
+def test_a_message_that_was_delivered_before_goes_by_its_exchange_all_the_same() -> None:
+    message = delivery()
+    marked = Properties.read(message.properties).with_headers(
+        {headers.REDELIVERED: fields.boolean(True)}  # by RabbitMQ 4.3, whatever was rejected
+    )
+    message.properties = marked.raw
+    sent = by_exchange(StubPath(lambda: True)).decide(message, "guest")
+    assert isinstance(sent, Publish)
+    assert sent.exchange == "work"
+
+
 def unreachable() -> bool:
     raise Unreachable("its queue 'orders' is gone")
 
@@ -180,6 +191,7 @@ async def test_what_an_exchange_refused_goes_to_its_queue_alone_from_then_on() -
     assert again.exchange == "redrive-return"
     assert found.header("BCC") == [return_key("orders")]
     assert found.header(headers.REDELIVERED) is True
+    assert found.header(headers.REFUSED) is True
     waits = await returns.reconsider(delivery(), again, Refused())
     assert isinstance(waits, Publish)
     assert (waits.exchange, waits.routing_key) == LAST_TIER
