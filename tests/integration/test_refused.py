@@ -4,6 +4,7 @@ others have the message. Nobody gets it again and again for that."""
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -32,6 +33,7 @@ from tests.services.retrying import (
     DEAD,
     always,
     declare_origin,
+    declare_topology,
     handling,
     never,
     publish_one,
@@ -189,6 +191,37 @@ async def test_a_letter_that_one_queue_of_an_exchange_refuses_is_in_doubt(
         await sender.close()
     assert sent.result is Result.IN_DOUBT
     assert await ready(vhost.url, "open") == 1
+
+
+async def test_while_the_return_exchange_is_missing_what_waits_does_not_multiply(
+    vhost: Vhost,
+) -> None:
+    settings, expected = topology("quorum"), [str(number) for number in range(100)]
+    async with retrying(vhost.url, settings, {"k": 3}) as retrier:
+        await declare_origin(vhost.url, "failing", "quorum", "k")
+        async with channel_to(vhost.url) as channel:
+            await channel.delete_exchange("redrive-return")
+        async with handling(vhost.url, "failing", lambda each: _attempt(each) > 0) as failing:
+            for each in expected:
+                await publish_one(vhost.url, "k", each)
+            waited = retrier.movers[-1].counts
+            # Several times as often as there are messages: each has been round again and again.
+            await eventually_async(lambda: waited.moved > 5 * len(expected))
+            await declare_topology(vhost.url, settings)
+            await eventually_async(lambda: set(expected) <= set(map(_id, failing.deliveries)))
+        tries = Counter(_id(each) for each in failing.deliveries if _attempt(each) > 0)
+    # What was on its way in the moment in which it was found to be missing may be there twice.
+    assert max(tries.values()) <= 2
+    assert await ready(vhost.url, DEAD) == 0
+
+
+def _attempt(delivery: Delivery) -> int:
+    found = Properties.read(delivery.properties).header(headers.ATTEMPT)
+    return found if isinstance(found, int) else 0
+
+
+def _id(delivery: Delivery) -> str:
+    return str(Properties.read(delivery.properties).get("message_id")) if _attempt(delivery) else ""
 
 
 async def test_a_letter_that_finds_no_return_exchange_is_sent_again_later(

@@ -150,7 +150,7 @@ class Limits:
 class Mover:
     """Moves the messages of one queue as a plan says, until stopped."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (what it works with, each by its name)
         self,
         queue: str,
         plan: Plan,
@@ -158,8 +158,10 @@ class Mover:
         connect: Connect,
         limits: Limits | None = None,
         backoff: Backoff | None = None,
+        prepare: Prepare | None = None,
         meter: Meter | None = None,
     ) -> None:
+        """`prepare` is awaited for each batch before its first message is decided on."""
         self.counts = Counts()
         self.queue = queue
         self._meter = meter or Meter()
@@ -167,6 +169,7 @@ class Mover:
         self._connect = connect
         self._limits = limits or Limits()
         self._backoff = backoff
+        self._prepare = prepare
         self._stopping = asyncio.Event()
         self._log = log.bind(queue=queue)
         self._outage = ""  # why there is no session, if there is none
@@ -213,7 +216,13 @@ class Mover:
             )
             self._on_ready()
             await MoverSession(
-                self._plan, consumer, lane, self.counts, self._log, meter=self._meter
+                self._plan,
+                consumer,
+                lane,
+                self.counts,
+                self._log,
+                prepare=self._prepare,
+                meter=self._meter,
             ).run(until=self._stopping)
             await lane.close()
             await source.close()

@@ -72,6 +72,7 @@ class Retrier:
                 connect=connect,
                 # Not one budget for all: what waits for room in one must not stop the others.
                 limits=replace(limits, budget=Budget(share)),
+                prepare=plan.prepare if isinstance(plan, ReturnPlan) else None,
                 meter=Meter(
                     tally, role="retrier", place=place, on_ready=partial(awaited.here, queue)
                 ),

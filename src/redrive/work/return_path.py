@@ -85,6 +85,20 @@ class ReturnPath:
             raise answer
         return answer
 
+    async def has_exchange(self, exchange: str) -> bool:
+        """Whether an exchange is there, as far as we may know."""
+        async with self._lock:
+            spare = SpareChannel(await self._connected())
+            try:
+                await (await spare.open()).inspect_exchange(exchange)
+            except NotFound:
+                return False
+            except ChannelClosed:
+                return True
+            finally:
+                await spare.close()
+        return True
+
     async def look(self, queue: str) -> Unreachable | None:
         """Why a queue cannot be had, without binding it; None if it can, as far as is known."""
         answer = await self._ask(queue, bind=False)
@@ -93,9 +107,7 @@ class ReturnPath:
     async def _ask(self, queue: str, *, bind: bool = True) -> bool | Unreachable:
         if not _can_exist(queue):  # asking for it would close the connection
             return Unreachable(f"its queue {queue!r} cannot exist: a name is 1 to 255 bytes UTF-8")
-        if self._connection is None or not self._connection.is_open:
-            self._connection = await self._connect("redrive return path")
-        spare = SpareChannel(self._connection)
+        spare = SpareChannel(await self._connected())
         try:
             channel = await spare.open()
             if bind:  # first, for who may not bind would be refused before it is missed
@@ -115,6 +127,11 @@ class ReturnPath:
         finally:
             await spare.close()
         return True
+
+    async def _connected(self) -> Connection:
+        if self._connection is None or not self._connection.is_open:
+            self._connection = await self._connect("redrive return path")
+        return self._connection
 
     def _no_exchange(self) -> Down:
         """What every queue is bound to is not there."""

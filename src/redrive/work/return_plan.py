@@ -9,14 +9,15 @@ ladder.
 A policy may send it by its exchange instead, and so goes what only its owner's connection may
 touch. A full queue refuses it there, and not for the others that the exchange has: they have it. So
 what was refused goes to its own queue alone from then on (`redrive-refused`); by the exchange only
-if that cannot be, and refused once more, to the dead letter queue. An exchange that is gone, or
-that we may not write to, closes the channel on what is sent there, and all that is on its way is in
-doubt: so it is not tried again with every message.
+if that cannot be, and refused once more, to the dead letter queue. For a while, others that are to
+go by that exchange go to their own queues too. What is for an exchange that is gone is dead; only
+for the return exchange, by which all go, it waits in the last tier (see `avoided.py`).
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -28,6 +29,7 @@ from redrive.broker.topology import return_key
 from redrive.domain import headers
 from redrive.domain.policy import PolicyBook
 from redrive.domain.retry import Dead
+from redrive.work.avoided import Avoided
 from redrive.work.dead_letters import DeadLetters, Route
 from redrive.work.mover import Instruction, Park, Stay
 from redrive.work.retry_plan import Policies, RetryNames
@@ -40,9 +42,6 @@ _NOT_BEFORE: Final = octets(headers.NOT_BEFORE)
 _REFUSED: Final = octets(headers.REFUSED)
 _BCC: Final = fields.entry(b"BCC", b"")
 _LONGEST_WAIT: Final = timedelta(days=3650) // timedelta(milliseconds=1)
-_CLOSES_THE_CHANNEL: Final = frozenset((403, 404))
-_NOT_TRIED_FOR: Final = 30.0
-"""Seconds for which an exchange counts as gone that was."""
 _REMEMBERED: Final = 4096
 """How many ways back are kept in mind. Beyond it all are forgotten: what repeats comes back."""
 _LONGEST: Final = 1024
@@ -81,7 +80,12 @@ class ReturnPlan:
         self._dead_letters = DeadLetters(names.dead, names.dead_queue, parks=parks)
         self._book: PolicyBook | None = None  # the one that all ways kept in mind are by
         self._ways: dict[_Names, _Way] = {}
-        self._gone: dict[str, tuple[float, str]] = {}  # exchanges: until when, and why
+        self._avoided = Avoided(path)
+
+    async def prepare(self, _deliveries: Sequence[Delivery]) -> None:
+        """Find out whether what was missing is back."""
+        if self._avoided:
+            await self._avoided.look()
 
     def decide(self, delivery: Delivery, user: str) -> Instruction:
         draft = Draft(delivery, user)
@@ -99,13 +103,16 @@ class ReturnPlan:
             if rung is not None:
                 return _OnTheLadder("", rung, draft.seal(keep_deaths=False), delivery.body)
             del ours[_NOT_BEFORE]
-        if not way.bcc:
-            if _REFUSED in ours:
-                way = self._only_to(text_of(names[0]) or "", way.route.routing_key)
-            elif why := self._why_gone(way.route.exchange):
-                dead = Dead("UNDELIVERABLE", why)
-                return self._dead_letters.from_draft(delivery, draft, dead)
-        (exchange, key), bcc = way
+        exchange, key = way.route
+        if not way.bcc and (_REFUSED in ours or self._avoided.is_full(exchange)):
+            way = self._only_to(text_of(names[0]) or "", key)
+            exchange = way.route.exchange
+        if self._avoided and (why := self._avoided.why_gone(exchange)):
+            if way.bcc:
+                again = self._tier_again
+                return Publish(*again, draft.seal(keep_deaths=False), delivery.body)
+            return self._dead_letters.from_draft(delivery, draft, Dead("UNDELIVERABLE", why))
+        bcc = way.bcc
         properties = draft.seal(keep_deaths=False, only_on_the_way=bcc)
         return Publish(exchange, key, properties, delivery.body)
 
@@ -124,13 +131,6 @@ class ReturnPlan:
                 self._ways.clear()
             self._ways[names] = way
         return way
-
-    def _why_gone(self, exchange: str) -> str:
-        until, why = self._gone.get(exchange, (0.0, ""))
-        if not why or time.monotonic() < until:
-            return why
-        del self._gone[exchange]
-        return ""
 
     def _only_to(self, queue: str, key: str) -> _Way:
         bcc = fields.array((fields.longstr(return_key(queue)),))
@@ -155,18 +155,16 @@ class ReturnPlan:
             return self._back_early(sent, properties)
         if isinstance(outcome, Refused):
             return self._refused(sent, properties)
+        reason = f"no queue took it back: {outcome.reason} from exchange {sent.exchange!r}"
+        self._avoided.note_gone(sent.exchange, outcome.code, reason)
         if sent.exchange != self._names.return_exchange or isinstance(sent, _SecondTry):
-            reason = f"no queue took it back: {outcome.reason} from exchange {sent.exchange!r}"
-            if outcome.code in _CLOSES_THE_CHANNEL:
-                if len(self._gone) >= _REMEMBERED:
-                    self._gone.clear()
-                self._gone[sent.exchange] = time.monotonic() + _NOT_TRIED_FOR, reason
             return self._dead_letters.after(sent, reason)
         return await self._restore(sent, properties)
 
     def _refused(self, sent: Publish, properties: Properties) -> Publish:
         if sent.exchange in ("", self._names.return_exchange):  # by which it goes to one queue only
             return self._wait_again(sent, properties)
+        self._avoided.note_full(sent.exchange)
         was_refused = properties.header_field(headers.REFUSED) is not None
         raw = marked_redelivered(sent.properties)  # another queue may have it
         marked = Publish(sent.exchange, sent.routing_key, raw, sent.body)

@@ -12,6 +12,7 @@ from redrive.broker.topology import return_key
 from redrive.domain import headers
 from redrive.domain.policy import Policy, PolicyBook
 from redrive.settings.sections import TopologySettings
+from redrive.work import avoided
 from redrive.work.dead_letters import Route
 from redrive.work.mover import Park, Stay
 from redrive.work.retrier import retry_names
@@ -29,10 +30,15 @@ class StubPath(ReturnPath):
         super().__init__("redrive-return", _no_broker)
         self._answer = answer
         self.asked: list[str] = []
+        self.exchanges = True
 
     async def restore(self, queue: str) -> bool:
         self.asked.append(queue)
         return self._answer()
+
+    async def has_exchange(self, exchange: str) -> bool:
+        self.asked.append(exchange)
+        return self.exchanges
 
 
 async def _no_broker(_name: str) -> Connection:
@@ -170,15 +176,67 @@ async def test_an_exchange_that_closes_the_channel_is_not_tried_with_every_messa
 
 
 async def test_an_exchange_that_is_back_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    returns = by_exchange(StubPath(lambda: True))
+    path = StubPath(lambda: True)
+    path.exchanges = False
+    returns = by_exchange(path)
     sent = returns.decide(delivery(), "guest")
     assert isinstance(sent, Publish)
     await returns.reconsider(delivery(), sent, Returned(404, "why"))
-    later = time.monotonic() + 31
+    for there, goes_to in ((False, "dlq-exchange"), (True, "work")):
+        path.exchanges = there
+        monkeypatch.setattr(avoided, "_LOOK_EVERY", 0.0)
+        await returns.prepare([delivery()])
+        found = returns.decide(delivery(), "guest")
+        assert isinstance(found, Publish)
+        assert found.exchange == goes_to
+
+
+async def test_an_exchange_that_is_forbidden_is_tried_again_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    returns = by_exchange(StubPath(lambda: True))
+    sent = returns.decide(delivery(), "guest")
+    assert isinstance(sent, Publish)
+    await returns.reconsider(delivery(), sent, Returned(403, "why"))
+    await returns.prepare([delivery()])
+    dead = returns.decide(delivery(), "guest")
+    assert isinstance(dead, Publish)
+    assert dead.exchange == "dlq-exchange"
+    later = time.monotonic() + 301
     monkeypatch.setattr(time, "monotonic", lambda: later)
     again = returns.decide(delivery(), "guest")
     assert isinstance(again, Publish)
     assert again.exchange == "work"
+
+
+async def test_while_the_return_exchange_is_missing_messages_wait_and_do_not_try_it() -> None:
+    def missing() -> bool:
+        raise Down("the exchange 'redrive-return' is missing")
+
+    path = StubPath(missing)
+    path.exchanges = False
+    returns = plan(path)
+    sent = returns.decide(delivery(), "guest")
+    assert isinstance(sent, Publish)
+    await returns.reconsider(delivery(), sent, Returned(404, "no exchange"))
+    await returns.prepare([delivery()])
+    waits = returns.decide(delivery(), "guest")
+    assert isinstance(waits, Publish)
+    assert (waits.exchange, waits.routing_key) == LAST_TIER
+    assert Properties.read(waits.properties).header("BCC") is None
+    assert Properties.read(waits.properties).header(headers.ATTEMPT) == 1
+
+
+async def test_while_a_queue_of_an_exchange_is_full_others_go_to_their_own_queues_too() -> None:
+    returns = by_exchange(StubPath(lambda: True))
+    sent = returns.decide(delivery(), "guest")
+    assert isinstance(sent, Publish)
+    await returns.reconsider(delivery(), sent, Refused())
+    other = returns.decide(delivery(b"other"), "guest")
+    assert isinstance(other, Publish)
+    assert other.exchange == "redrive-return"
+    assert Properties.read(other.properties).header("BCC") == [return_key("other")]
+    assert Properties.read(other.properties).header(headers.REDELIVERED) is None
 
 
 async def test_what_an_exchange_refused_goes_to_its_queue_alone_from_then_on() -> None:
