@@ -799,6 +799,8 @@ def test_the_commands_set_list_and_delete(
     assert json.loads(redrive("db", "upgrade", "--output", "json").out)["after"] == REVISION
     done = redrive("policy", "set", "order.*", "--max-retries", "4", "--retry-expired")
     assert (done.code, done.out) == (0, "added order.*: max retries 4\n")
+    done = redrive("policy", "set", "order.*", "--max-retries", "4", "--return-to", "exchange")
+    assert (done.code, done.out) == (0, "changed order.*: max retries 4, return to exchange\n")
     place.execute("INSERT INTO dlq_event_config VALUES (2, 'bad', -1), (3, 'null', NULL)")
     (tmp_path / "redrive.toml").write_text('[[policy]]\nname = "order.*"\nmax_retries = 1\n')
     properties = tmp_path / "application.properties"

@@ -253,7 +253,8 @@ def test_exclusive_queues_streams_missing_ones_and_our_own_are_refused(
         before = foreign.settled_view()
         refused = redrive("topology", "enroll", "mine", "log", "nowhere", "retry-queue")
         assert refused.code == 1
-        assert "mine: it is exclusive to a connection" in refused.err
+        assert "mine: it is exclusive to a connection, so it cannot be enrolled" in refused.err
+        assert "declare it with the argument x-dead-letter-exchange: retry-exchange" in refused.err
         assert "log: it is a stream" in refused.err
         assert "nowhere: there is no such queue" in refused.err
         assert "retry-queue: it is one of Redrive's own" in refused.err

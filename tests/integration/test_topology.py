@@ -215,7 +215,7 @@ def test_settings_with_fewer_tiers_leave_queues_over_that_can_be_deleted_by_name
     assert "- queue queue.delay.3 (0 messages wait in it)" in checked.out
     strays = ("retry-queue-3", "queue.delay.3", "retry-exchange-3")
     refused = redrive("topology", "delete", *strays, "--yes", settings=fewer(redrive))
-    assert (refused.code, "1 messages are in it" in refused.out) == (1, True)
+    assert (refused.code, "1 message is in it" in refused.out) == (1, True)
     with channel(vhost) as ours:
         ours.queue_purge("retry-queue-3")
     assert redrive("topology", "delete", *strays, "--yes", settings=fewer(redrive)).code == 0
@@ -371,7 +371,7 @@ def test_delete_refuses_while_a_queue_holds_messages_unless_told(
         ours.basic_publish("dlq-exchange", "any.key", b"precious", mandatory=True)
     refused = redrive("topology", "delete", "--yes")
     assert refused.code == 1
-    assert "queue dlq-queue stays: 1 messages are in it" in refused.out
+    assert "queue dlq-queue stays: 1 message is in it" in refused.out
     assert "nothing was deleted" in refused.err
     assert names(vhost) == before
     deleted = redrive("topology", "delete", "--yes", "--even-with-messages")
@@ -386,7 +386,7 @@ def test_delete_refuses_while_somebody_reads_a_queue(redrive: Redrive, vhost: Vh
         retrier.basic_consume("retry-queue", lambda *_: None)
         refused = redrive("topology", "delete", "--yes", "--even-with-messages")
         assert refused.code == 1
-        assert "queue retry-queue stays: 1 consumers read it" in refused.out
+        assert "queue retry-queue stays: 1 consumer reads it; stop it first" in refused.out
         assert names(vhost) == before
 
 
@@ -475,7 +475,7 @@ def test_delete_refuses_while_a_message_waits_on_the_ladder_unless_told(
     for option in ((), ("--even-if-used",), (LONG,)):
         refused = redrive("topology", "delete", "--yes", *option)
         assert refused.code == 1
-        assert f"queue {LONG} stays: 1 messages are in it" in refused.out
+        assert f"queue {LONG} stays: 1 message is in it" in refused.out
         assert names(vhost) == before
     deleted = redrive("topology", "delete", "--yes", "--even-with-messages")
     assert (deleted.code, "with 1 messages" in deleted.out) == (0, True)
@@ -500,7 +500,7 @@ def test_delete_takes_the_queues_beside_handlers_away_once_they_are_empty(
     before = names(vhost)
     refused = quorum("topology", "delete", "--yes")
     assert refused.code == 1
-    assert "queue redrive-alone-orders stays: 1 messages are in it" in refused.out
+    assert "queue redrive-alone-orders stays: 1 message is in it" in refused.out
     assert names(vhost) == before
     with channel(vhost) as theirs:
         theirs.queue_purge("redrive-alone-orders")

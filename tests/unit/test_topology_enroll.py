@@ -205,7 +205,18 @@ def test_a_limit_that_already_refuses_or_is_not_touched_needs_no_consent(
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ({"exclusive": True}, "exclusive"),
+        (
+            {"exclusive": True},
+            (
+                "cannot be enrolled: nobody else can bind it; declare it with the argument"
+                " x-dead-letter-exchange: retry-exchange, by which it is retried and gets its"
+                " messages back by its exchange, where its neighbours see every retry"
+            ),
+        ),
+        (
+            {"exclusive": True, "dead_letter_exchange": "retry-exchange"},
+            "cannot be enrolled: nobody else can bind it; nothing is to be done",
+        ),
         ({"kind": "stream"}, "is a stream"),
     ],
 )

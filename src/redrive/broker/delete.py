@@ -127,9 +127,14 @@ async def _occupation(queue: Queue, wire: SpareChannel, permission: Permission) 
         return ""
     messages, consumers = counts
     if consumers:
-        return f"{consumers} consumers read it; stop them first"
+        who = (
+            "1 consumer reads it; stop it"
+            if consumers == 1
+            else f"{consumers} consumers read it; stop them"
+        )
+        return f"{who} first"
     if messages and not permission.even_with_messages:
-        return f"{messages} messages are in it"
+        return "1 message is in it" if messages == 1 else f"{messages} messages are in it"
     return ""
 
 

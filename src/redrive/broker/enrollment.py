@@ -149,7 +149,7 @@ def consider(
 ) -> Intent | Refusal:
     """What to do about a queue."""
     name, queue, base = candidate.name, candidate.queue, candidate.base
-    refusal = _impossible(candidate)
+    refusal = _impossible(candidate, names)
     if refusal:
         return Refusal(name, refusal)
     by_argument = queue.arguments.get("x-dead-letter-exchange")
@@ -180,13 +180,27 @@ def consider(
     return replace(intent, consents=(instead, *intent.consents))
 
 
-def _impossible(candidate: Candidate) -> str:
+def _impossible(candidate: Candidate, names: TopologyNames) -> str:
     queue = candidate.queue
     if queue.exclusive:
-        return "it is exclusive to a connection, so nobody else can bind it; its messages are lost"
+        return _exclusive(queue, names)
     if queue.kind not in {"classic", "quorum"}:
         return f"it is a {queue.kind}, which does not dead-letter"
     return ""
+
+
+def _exclusive(queue: LiveQueue, names: TopologyNames) -> str:
+    """Its messages come back without a binding of ours: by their exchange."""
+    reason = "it is exclusive to a connection, so it cannot be enrolled: nobody else can bind it"
+    returns = "gets its messages back by its exchange, where its neighbours see every retry"
+    if queue.in_force("dead-letter-exchange") == names.retry_exchange:
+        return (
+            f"{reason}; nothing is to be done: it dead-letters to Redrive, is retried and {returns}"
+        )
+    argument = f"x-dead-letter-exchange: {names.retry_exchange}"
+    return (
+        f"{reason}; declare it with the argument {argument}, by which it is retried and {returns}"
+    )
 
 
 # By policy

@@ -80,7 +80,8 @@ def set_(
     if invocation.output is Output.JSON:
         print_json({"name": name, "maxRetries": max_retries, "outcome": outcome})
     else:
-        typer.echo(f"{outcome} {name}: max retries {max_retries}")
+        way = f", return to {return_to.value}" if return_to else ""
+        typer.echo(f"{outcome} {name}: max retries {max_retries}{way}")
     if suspect := slip(name):
         note(suspect)
 

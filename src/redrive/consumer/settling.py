@@ -3,7 +3,8 @@
 - A copy is confirmed by the broker before the delivery is acked: killed in between, the message is
   there twice, with one `redrive-id`, never nowhere.
 - A copy that no queue takes goes to the dead letter queue, with the reason; if that takes it
-  neither, the delivery is held, and the copy sent again every few seconds.
+  neither, the delivery is held, and the copy sent again every few seconds. One for a single queue,
+  by its name, that was refused is sent to it some more times before that.
 - A message that cannot be published again at all is rejected where that is known to bring it to the
   dead letter queue, at that moment; elsewhere it is held, and goes back to the queue that it was
   taken from after ten minutes.
@@ -33,6 +34,8 @@ from redrive.domain.handling import Acked, DeadLettered, Delayed, LeftToPolicy, 
 from redrive.errors import BrokerError, Unpublishable
 
 _AGAIN: Final = timedelta(seconds=5)
+_SOON: Final = timedelta(seconds=0.5)
+_TIMES_MORE: Final = 3
 _WAIT_FOR_A_PERSON: Final = timedelta(minutes=10)
 """Well within the 30 minutes after which a broker takes a delivery back itself."""
 _BY_HAND: Final = (
@@ -114,7 +117,7 @@ class Settling:
         source.check()
         try:
             copy = self._copies.of(delivery, outcome)
-            answer = await self._send_up(copy)
+            answer = await self._send_up(copy, source)
             if isinstance(answer, (Returned, Refused)) and not self._copies.is_dead_letter(copy):
                 trouble = f"{_destination(copy, outcome)} {_trouble(answer)}"
                 outcome = _dead_instead(outcome.failure, trouble)
@@ -184,13 +187,24 @@ class Settling:
             source.ack(delivery)
             source.flush()
 
-    async def _send_up(self, copy: Publish) -> LaneOutcome:
-        """Send a copy; one for the ladder may be the first, and have to make it."""
+    async def _send_up(self, copy: Publish, source: Deliveries) -> LaneOutcome:
+        """Send a copy; one for the ladder may be the first, and have to make it.
+
+        A quorum queue that was just declared has refused what it had room for. By the default
+        exchange a copy goes to one queue, so that no other has it, and it can be sent again.
+        """
         answer = await self._sending.send(copy)
-        if copy.exchange or not isinstance(answer, Returned):
+        if copy.exchange:
             return answer
-        await self._declares.ladder()
-        return await self._sending.send(_again(copy))
+        if isinstance(answer, Returned):
+            await self._declares.ladder()
+            answer = await self._sending.send(_again(copy))
+        for _ in range(_TIMES_MORE):
+            if not isinstance(answer, Refused) or await self._stops_within(_SOON):
+                break
+            source.check()
+            answer = await self._sending.send(_again(copy))
+        return answer
 
     async def _finish(
         self, delivery: Delivery, copy: Publish, answer: LaneOutcome, source: Deliveries

@@ -86,7 +86,8 @@ class DeadLetters:
 
     def stuck(self, sent: Publish, outcome: Returned | Refused) -> Instruction:
         """What to do with a message that the dead letter queue did not take."""
-        reason = f"the dead letter queue behind {self._route.exchange!r} {trouble(outcome)}"
+        where = f"the dead letter queue behind {self._route.exchange!r}"
+        reason = f"{where} {trouble(outcome)}; {_remedy(outcome)}"
         waited = sent.waited if isinstance(sent, _Stuck) else timedelta()
         if waited >= _LONGEST_WAIT:
             return Stay(reason, timedelta())
@@ -121,3 +122,12 @@ def trouble(outcome: Returned | Refused) -> str:
     if outcome.code == _FORBIDDEN:
         return f"is refused to us ({outcome.reason})"
     return f"is missing ({outcome.reason})"
+
+
+def _remedy(outcome: Returned | Refused) -> str:
+    """What to do about a dead letter queue that did not take a message."""
+    if isinstance(outcome, Refused):
+        return "make room in it, or raise its limit"
+    if outcome.code == _FORBIDDEN:
+        return "grant the user write permission on what the text names"
+    return "run 'redrive topology apply'"

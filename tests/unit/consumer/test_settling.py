@@ -247,14 +247,75 @@ SENT_ELSEWHERE: dict[str, tuple[Outcome, str]] = {
 
 
 @pytest.mark.parametrize("way", SENT_ELSEWHERE)
-async def test_what_could_not_be_sent_says_which_queue_did_not_take_it(way: str) -> None:
+async def test_what_could_not_be_sent_says_which_queue_did_not_take_it(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_SOON", timedelta(milliseconds=1))
     outcome, where = SENT_ELSEWHERE[way]
     told = Told()
-    told.answers = [Refused()]
+    told.answers = [Refused()] * (4 if way == "rung" else 1)
     with structlog.testing.capture_logs() as logs:
         await settling(told).settle(delivered(), outcome, told)
     assert logs[0]["event"] == "message.dead_lettered"
     assert logs[0]["reason"] == f"{where} is full (the failure before: no)"
+
+
+RUNG = Delayed(FAILURE, delay=timedelta(seconds=1), attempt=1)
+
+
+async def test_a_rung_that_refuses_a_message_at_first_gets_it_a_little_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_SOON", timedelta(milliseconds=1))
+    told = Told()
+    told.answers = [Refused(), Refused(), Refused()]
+    with structlog.testing.capture_logs() as logs:
+        await settling(told).settle(delivered(), RUNG, told)
+    assert told.events == ["sent to redrive-after-1000ms"] * 4 + ["confirmed", "acked"]
+    assert [line["event"] for line in logs] == ["message.delayed"]
+
+
+async def test_a_rung_that_was_just_made_may_refuse_a_message_at_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def ladder(_: Declares) -> None:
+        told.events.append("made")
+
+    monkeypatch.setattr(module, "_SOON", timedelta(milliseconds=1))
+    monkeypatch.setattr(Declares, "ladder", ladder)
+    told = Told()
+    told.answers = [Returned(312, "NO_ROUTE"), Refused()]
+    await settling(told).settle(delivered(), RUNG, told)
+    sent = "sent to redrive-after-1000ms"
+    assert told.events == [sent, "made", sent, sent, "confirmed", "acked"]
+
+
+async def test_one_that_stops_waits_for_no_rung() -> None:
+    told = Told()
+    told.answers = [Refused()]
+    settles = settling(told)
+    settles._stopping.set()
+    await settles.settle(delivered(), RUNG, told)
+    assert told.events == [
+        "sent to redrive-after-1000ms",
+        "sent to dlq-exchange",
+        "confirmed",
+        "acked",
+    ]
+
+
+async def test_what_the_broker_takes_back_meanwhile_is_not_sent_to_its_rung_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_SOON", timedelta(milliseconds=50))
+    told = Told()
+    told.answers = [Refused()]
+    settled = asyncio.create_task(settling(told).settle(delivered(), RUNG, told))
+    await eventually_async(lambda: told.events)
+    told.void = ChannelClosed(406, "delivery acknowledgement on channel 1 timed out")
+    with pytest.raises(ChannelClosed):
+        await settled
+    assert told.events == ["sent to redrive-after-1000ms"]
 
 
 async def test_a_queue_beside_that_takes_no_copy_is_told_with_what_to_do() -> None:

@@ -178,7 +178,7 @@ async def test_what_the_dead_letter_queue_refused_is_tried_by_name_and_marked_th
     assert Properties.read(by_name.properties).header(headers.REDELIVERED) is True
     later = await decides.reconsider(message, by_name, Refused())
     assert isinstance(later, Later)
-    assert "is full" in later.reason
+    assert later.reason.endswith("is full; make room in it, or raise its limit")
     assert (later.publish.exchange, later.publish.routing_key) == ("", "dlq-queue")
 
 
@@ -196,15 +196,20 @@ async def test_who_may_not_name_the_dead_letter_queue_is_refused_that_once() -> 
 
 
 @pytest.mark.parametrize(
-    ("outcome", "said"), [(NO_ROUTE, "is missing"), (FORBIDDEN, "is refused to us")]
+    ("outcome", "said", "remedy"),
+    [
+        (NO_ROUTE, "is missing", "; run 'redrive topology apply'"),
+        (FORBIDDEN, "is refused to us", "; grant the user write permission on what the text names"),
+    ],
 )
 async def test_what_the_dead_letter_exchange_cannot_deliver_waits_unmarked(
-    outcome: Returned, said: str
+    outcome: Returned, said: str, remedy: str
 ) -> None:
     dead = Publish("dlq-exchange", "dlq-routing-key", delivery().properties, b"{}")
     later = await plan().reconsider(delivery(), dead, outcome)
     assert isinstance(later, Later)
     assert said in later.reason
+    assert later.reason.endswith(remedy)
     assert later.publish.exchange == "dlq-exchange"
     assert Properties.read(later.publish.properties).header(headers.REDELIVERED) is None
 
