@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import select
 import signal
 import stat
 import subprocess
 import sys
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -101,6 +104,51 @@ def test_when_nothing_matches_the_exit_code_is_3(redrive: Redrive) -> None:
     assert redrive("letters", "list", "--queue", "none") == (3, "", "redrive: no letter matches\n")
     code, out, _ = redrive("letters", "list", "--status", "failed", "--output", "json")
     assert (code, json.loads(out)) == (3, {"items": [], "next": None})
+
+
+LISTED = ("list", "--limit", "100", "--output", "json")
+
+
+@pytest.mark.parametrize(
+    ("words", "unbuffered", "blocking"),
+    [
+        (LISTED, "1", True),
+        (LISTED, "", False),
+        (LISTED, "1", False),
+        (("list", "--limit", "100"), "1", False),
+        (("export",), "1", False),
+    ],
+)
+def test_a_slow_reader_gets_everything(
+    redrive: Redrive, words: tuple[str, ...], unbuffered: str, *, blocking: bool
+) -> None:
+    redrive.add(*(failed(f"{number} " + "x" * 1500) for number in range(100)))
+    _, whole, _ = redrive("letters", *words)
+    assert len(whole) > 2 * 65_536
+    reader, writer = os.pipe()
+    os.set_blocking(writer, blocking)
+    with (
+        os.fdopen(reader, encoding="utf-8") as reading,
+        subprocess.Popen(
+            [sys.executable, "-m", "redrive", "letters", *words, "--store-url", redrive.url],
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        ) as running,
+    ):
+        os.close(writer)
+        select.select([reading], [], [])
+        time.sleep(0.3)  # the pipe is full long before
+        if blocking:  # Ctrl-Z and fg: the write that waits ends early, as after other things
+            running.send_signal(signal.SIGSTOP)
+            os.waitpid(running.pid, os.WUNTRACED)
+            running.send_signal(signal.SIGCONT)
+            time.sleep(0.3)
+        got = reading.read()
+        _, err = running.communicate(timeout=30)
+    assert (running.returncode, len(got)) == (0, len(whole)), err
+    assert got == whole
 
 
 # Show

@@ -206,6 +206,7 @@ def test_wrong_settings_are_a_line_each_and_exit_code_2(
             "redrive: No such option: --output; options stand behind the command; see",
         ),
         (["config", "show", "--output", "xml"], "redrive: Invalid value for '--output'"),
+        (["letters", "edit"], "redrive: name a letter, or give filters; one of them; see"),
         (["config", "show", "--config"], "redrive: Option '--config' requires an argument"),
         (["config", "show", f"amqp://u:{SECRET}@h"], "redrive: Got unexpected extra argument"),
     ],
@@ -260,8 +261,12 @@ def test_an_interrupt_before_any_command_runs_ends_quietly_too(
     assert redrive("--version") == (130, "", "")
 
 
+# Buffered, as it usually is, the pipe is found closed only at the end.
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("arguments", [["--help"], ["config", "show", "--output", "json"]])
-def test_a_reader_that_has_had_enough_is_no_error_to_talk_about(arguments: list[str]) -> None:
+def test_a_reader_that_has_had_enough_is_no_error_to_talk_about(
+    arguments: list[str], unbuffered: str
+) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "wb") as closed:
@@ -271,8 +276,7 @@ def test_a_reader_that_has_had_enough_is_no_error_to_talk_about(arguments: list[
             stderr=subprocess.PIPE,
             check=False,
             text=True,
-            # Buffered, as it usually is: then the pipe is found closed only when Python ends.
-            env={**os.environ, "PYTHONUNBUFFERED": ""},
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
         )
     assert (run.returncode, run.stderr) == (1, "")
 

@@ -19,6 +19,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
+from redrive.cli.stdout import write_wholly
 from redrive.domain.masking import mask_text
 from redrive.errors import CursorRefused, OrderRefused, RedriveError, SettingsError
 
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line `arguments`, by default the process's own, and exit."""
     if arguments is None:
         gc.set_threshold(_GARBAGE)
+        write_wholly()
     try:
         code = _run(sys.argv[1:] if arguments is None else arguments)
         # Here rather than when Python ends, where a closed pipe could not be answered quietly.
@@ -79,7 +81,9 @@ def _run(arguments: Sequence[str]) -> int:
         command = context.command_path if context else "redrive"
         before = hasattr(error, "option_name") and hasattr(context and context.command, "commands")
         place = "options stand behind the command; " if before else ""
-        _complain(error.format_message().rstrip("."), remedy=f"{place}see '{command} --help'")
+        # Of no one parameter: a sentence of ours, that says itself what is wrong.
+        problem = error.format_message().removeprefix("Invalid value: ").rstrip(".")
+        _complain(problem, remedy=f"{place}see '{command} --help'")
         return error.exit_code
     except BrokenPipeError:
         raise
