@@ -11,6 +11,7 @@ sent, and while its verdict is awaited. The page in the browser stays open all t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sqlite3
 from collections.abc import AsyncIterator
@@ -206,8 +207,11 @@ async def is_seen_and_mended(redrive: CommandLine, letter: str, page: Page) -> N
 
 def has_open(process: GuardedProcess, name: str) -> bool:
     """Whether a process has a file of that name open."""
-    files = Path(f"/proc/{process.pid}/fd").iterdir()
-    return any(name in str(each.readlink()) for each in files if each.is_symlink())
+    for each in Path(f"/proc/{process.pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed since it was listed
+            if name in str(each.readlink()):
+                return True
+    return False
 
 
 async def is_replayed(redrive: CommandLine, url: str, letter: str, page: Page) -> None:
