@@ -109,11 +109,10 @@ class ReturnPlan:
             exchange = way.route.exchange
         if self._avoided and (why := self._avoided.why_gone(exchange)):
             if way.bcc:
-                again = self._tier_again
-                return Publish(*again, draft.seal(keep_deaths=False), delivery.body)
+                waits = draft.seal(keep_deaths=False)
+                return Publish(*self._tier_again, waits, delivery.body)
             return self._dead_letters.from_draft(delivery, draft, Dead("UNDELIVERABLE", why))
-        bcc = way.bcc
-        properties = draft.seal(keep_deaths=False, only_on_the_way=bcc)
+        properties = draft.seal(keep_deaths=False, only_on_the_way=way.bcc)
         return Publish(exchange, key, properties, delivery.body)
 
     def _find(self, names: _Names, book: PolicyBook) -> _Way | None:
@@ -164,13 +163,13 @@ class ReturnPlan:
     def _refused(self, sent: Publish, properties: Properties) -> Publish:
         if sent.exchange in ("", self._names.return_exchange):  # by which it goes to one queue only
             return self._wait_again(sent, properties)
-        self._avoided.note_full(sent.exchange)
         was_refused = properties.header_field(headers.REFUSED) is not None
         raw = marked_redelivered(sent.properties)  # another queue may have it
         marked = Publish(sent.exchange, sent.routing_key, raw, sent.body)
         if sent.exchange == self._tier_again.exchange:
             reason = "its queue cannot take it now, and the last tier is full"
             return self._dead_letters.after(marked, reason)
+        self._avoided.note_full(sent.exchange)
         if was_refused:
             reason = f"a queue behind exchange {sent.exchange!r} is full, and others may have it"
             return self._dead_letters.after(marked, reason)

@@ -7,13 +7,22 @@ from typing import Any
 
 import pytest
 
-from redrive.amqp import Delivery, Properties, Publish, Refused, Returned, fields
+from redrive.amqp import (
+    Budget,
+    Connection,
+    Delivery,
+    Properties,
+    Publish,
+    Refused,
+    Returned,
+    fields,
+)
 from redrive.domain import headers
 from redrive.domain.policy import Policy, PolicyBook
 from redrive.settings.sections import QueueSettings, TopologySettings
 from redrive.work.dead_letters import DeadLetters, Route
-from redrive.work.mover import Later, Park, Stay
-from redrive.work.retrier import retry_names
+from redrive.work.mover import Later, Limits, Park, Stay
+from redrive.work.retrier import Retrier, retry_names
 from redrive.work.retry_plan import RetryPlan
 
 BOOK = PolicyBook(file=[Policy(name="#", max_retries=2)])
@@ -252,6 +261,18 @@ def test_every_queue_of_redrive_is_known_as_its_own() -> None:
     for queue in (*shared, "q.retry", "q.delay", "redrive-after-125ms", "redrive-again-q"):
         assert queue in own
     assert "q" not in own
+
+
+async def _no_broker(_name: str) -> Connection:
+    raise AssertionError("nobody should connect")
+
+
+async def test_every_queue_has_its_own_share_of_the_bytes_so_that_none_stops_the_others() -> None:
+    limits = Limits(budget=Budget(8_000_000))
+    retrier = Retrier(TopologySettings(), (), lambda: BOOK, connect=_no_broker, limits=limits)
+    shares = [mover._limits.budget for mover in retrier.movers]
+    assert len(set(map(id, shares))) == len(shares) == 4
+    assert sum(share.size for share in shares) == 8_000_000
 
 
 def test_a_decision_is_by_the_policies_of_the_moment() -> None:
