@@ -124,9 +124,10 @@ class Intake:
             self._workers -= 1
 
     async def _work(self) -> None:
-        ready, again, gate, run = self._ready, self._ready_again, self._gate, self._runner.run
+        ready, again, gate, begin = self._ready, self._ready_again, self._gate, self._runner.begin
         own = self._own
         queue, vhost, acks, clock = self._queue, self._vhost, self._acks, time.monotonic
+        task = asyncio.current_task()
         turn = False
         while True:
             breath = clock() + _BREATH
@@ -148,7 +149,8 @@ class Intake:
                     source = own.source_of(delivery) if own.by_former else own.consumer
                     gate.running += 1
                     try:
-                        outcome = await run(Message(delivery, queue, vhost))
+                        rest = begin(Message(delivery, queue, vhost), task)
+                        outcome = ACKED if rest is None else await rest
                     finally:
                         gate.left()
                     if outcome is ACKED and source is own.consumer:

@@ -44,6 +44,9 @@ Handler = Callable[..., Any]
 _GOES_ON: Final = 2.0
 """Seconds that a handler has to end, once its timeout has cancelled it, before that is told."""
 ACKED: Final = handling.Acked()
+_Step = tuple[Awaitable[Any] | None, Any, float | None]
+"""What a handler's first step left to be awaited, what it gave back, and when its time is up."""
+_DONE: Final[_Step] = (None, None, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +107,32 @@ class Runner:
 
     async def run(self, message: Message) -> Outcome:
         """Give the handler its message; what should become of that."""
+        rest = self.begin(message, asyncio.current_task())
+        return ACKED if rest is None else await rest
+
+    def begin(
+        self, message: Message, task: asyncio.Task[Any] | None
+    ) -> Coroutine[Any, Any, Outcome] | None:
+        """Give the handler its message, and take its first step, in the task that asks. None if
+        that was all and the message is to be acked; else what to await, at once, for what should
+        become of it. So a handler that waits for nothing costs no coroutine but its own."""
         try:
             arguments = (message,) if self._arguments is None else self._arguments(message)
-            await self._try(arguments)
+        except BaseException as error:  # as in `_run`  # noqa: BLE001
+            return self._run(message, _fail(error))
+        if self._threaded:
+            return self._run(message, self._try(arguments, self._once(arguments)))
+        try:
+            step = self._step(arguments)
+        except BaseException as error:  # as above  # noqa: BLE001
+            return self._run(message, self._try(arguments, _fail(error)))
+        if step is _DONE and (task is None or not task.cancelling()):
+            return None
+        return self._run(message, self._try(arguments, self._rest(*step)))
+
+    async def _run(self, message: Message, tries: Coroutine[Any, Any, None]) -> Outcome:
+        try:
+            await tries
             if is_being_cancelled():
                 await self._go_on()
             return ACKED
@@ -156,11 +182,12 @@ class Runner:
             log.exception("consumer.defect", queue=message.queue)
             return handling.DeadLettered(failure_of(error))
 
-    async def _try(self, arguments: tuple[Any, ...]) -> None:
+    async def _try(self, arguments: tuple[Any, ...], once: Coroutine[Any, Any, None]) -> None:
+        """The first time, which is given, and at once again where the handler may."""
         left = self._limits.immediate
         while True:
             try:
-                return await self._once(arguments)
+                return await once
             except (RetryAfter, DeadLetter):
                 raise
             except TimedOut:
@@ -170,26 +197,32 @@ class Runner:
                 if not left:
                     raise
             left -= 1
+            once = self._once(arguments)
 
     async def _once(self, arguments: tuple[Any, ...]) -> None:
-        """Raises `TimedOut` also of a handler that returns once its time is up: it may have kept
-        the loop from interrupting it."""
         if self._threaded:
             await self.room()
+        await self._rest(*self._step(arguments))
+
+    def _step(self, arguments: tuple[Any, ...]) -> _Step:
+        """Take the handler's first step."""
         up = None if self._timeout is None else time.monotonic() + self._timeout
         if self._threaded:
             coroutine: Coroutine[Any, Any, Any] = self._threads.call(self._handler, *arguments)
         else:
             coroutine = self._handler(*arguments)
-        given, left = None, None
         try:
             waits_for = coroutine.send(None)
         except StopIteration as end:
             given = end.value
-            if given is not None and inspect.isawaitable(given):
-                left = given
-        else:
-            left = _Rest(coroutine, waits_for)
+            if given is None and (up is None or time.monotonic() <= up):
+                return _DONE
+            return given if inspect.isawaitable(given) else None, given, up
+        return _Rest(coroutine, waits_for), None, up
+
+    async def _rest(self, left: Awaitable[Any] | None, given: Any, up: float | None) -> None:
+        """Do what a step has left. Raises `TimedOut` also of a handler that returned once its time
+        was up: it may have kept the loop from interrupting it."""
         if left is not None:
             self.on_wait()
             given = await (_in_full(left) if up is None else self._wait(left, up))
@@ -284,6 +317,10 @@ class _Rest(Awaitable[Any]):
                     waits_for = coroutine.send(answer)
         except StopIteration as end:
             return end.value
+
+
+async def _fail(problem: BaseException) -> None:
+    raise problem
 
 
 async def _in_full(given: Any) -> Any:
