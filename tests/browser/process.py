@@ -26,8 +26,9 @@ async def started(redrive: CommandLine, roles: str = "server", *, times: int = 1
         listening = redrive.logged("server.listening")
         if len(listening) < times:
             return False
-        async with httpx.AsyncClient(base_url=listening[-1]["address"], trust_env=False) as client:
+        address = listening[-1]["address"]
+        async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=60) as client:
             return (await client.get("/api/v1/session")).status_code == 200
 
-    await eventually_async(answers, within=60, what="the server answers")
+    await eventually_async(answers, what="the server answers")
     return process

@@ -13,10 +13,9 @@ async def confirm_replay(dialog: Locator, name: str) -> None:
     button = dialog.get_by_role("button", name=name)
     if await even_so.count() == 0:
         await button.click()
-        await expect(
-            dialog.get_by_role("alert").or_(dialog.page.get_by_text("begun"))
-        ).to_be_visible()
-        if await dialog.count() == 0:
+        refused = dialog.get_by_role("alert")
+        await expect(refused.or_(dialog.page.get_by_text("begun"))).to_be_visible()
+        if await refused.count() == 0:
             return
     await even_so.check()
     await button.click()

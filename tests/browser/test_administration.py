@@ -5,8 +5,10 @@ from __future__ import annotations
 from playwright.async_api import expect
 
 from redrive.domain.access import Role
+from redrive.work.passwords import PREFIX
 from tests.browser.console import Console, accessibility_faults, scrolls_sideways
 from tests.browser.lively import topology
+from tests.services.eventually import eventually_async
 
 SCREENS = {
     "/policies": "order.*",
@@ -135,7 +137,12 @@ async def test_users_and_tokens_are_made_shown_once_and_taken_away(console: Cons
     await dialog.get_by_label("Name").fill("deploys")
     await page.keyboard.press("Enter")
     await dialog.get_by_role("button", name="Copy the token").click()
-    secret: str = await page.evaluate("navigator.clipboard.readText()")
+
+    async def copied() -> str:  # a moment after the click
+        text: str = await page.evaluate("navigator.clipboard.readText()")
+        return text if text.startswith(PREFIX) else ""
+
+    secret = await eventually_async(copied, what="the token")
     await expect(dialog.get_by_text(secret)).to_be_visible()
     await dialog.get_by_role("button", name="I have kept it").click()
     async with console.server.client(headers={"Authorization": f"Bearer {secret}"}) as client:

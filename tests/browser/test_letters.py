@@ -6,12 +6,13 @@ import re
 from collections.abc import Sequence
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Locator, Page, expect
 
 from redrive.domain.access import Role
 from redrive.domain.lifecycle import State
 from tests.browser.console import Console, accessibility_faults, scrolls_sideways
 from tests.browser.replaying import confirm_replay
+from tests.services.eventually import eventually_async
 from tests.services.letters import arrival, failed
 
 
@@ -26,6 +27,17 @@ async def states(console: Console, ids: Sequence[str]) -> set[State]:
 
 async def tick(page: Page, letter_id: str) -> None:
     await page.get_by_role("checkbox", name=f"Select letter {letter_id}").check()
+
+
+async def scroll_to(page: Page, wanted: Locator) -> None:
+    """Scroll down, as far as there are letters, until it is seen."""
+    frame = page.get_by_role("table", name="Letters").locator("..")
+
+    async def is_seen() -> bool:
+        await frame.evaluate("frame => frame.scrollTo(0, frame.scrollHeight)")
+        return await wanted.is_visible()
+
+    await eventually_async(is_seen, what="the end of the list")
 
 
 async def test_filters_are_in_the_address_and_come_back_with_it(console: Console) -> None:
@@ -134,12 +146,7 @@ async def test_a_list_longer_than_the_window_is_read_on_as_somebody_scrolls(
     page = await console.person("/letters")
     await expect(page.get_by_text("timed out 449", exact=True)).to_be_visible()
     assert await page.get_by_role("row").count() < 60
-    frame = page.get_by_role("table", name="Letters").locator("..")
-    for _ in range(40):
-        await frame.evaluate("frame => frame.scrollTo(0, frame.scrollHeight)")
-        if await page.get_by_text("timed out 0", exact=True).is_visible():
-            break
-        await page.wait_for_timeout(50)
+    await scroll_to(page, page.get_by_text("timed out 0", exact=True))
     await expect(page.get_by_text("timed out 0", exact=True)).to_be_visible()
     assert await page.get_by_role("row").count() < 60
 
@@ -150,12 +157,17 @@ async def test_who_comes_back_from_a_letter_finds_the_list_where_it_was(console:
     await expect(page.get_by_text("timed out 149", exact=True)).to_be_visible()
     frame = page.get_by_role("table", name="Letters").locator("..")
     await frame.evaluate("frame => frame.scrollTo(0, 3000)")
+    await expect(page.get_by_text("timed out 149", exact=True)).to_have_count(0)
     shown = page.get_by_role("link", name="TIMEOUT_ERROR").nth(14)
     await shown.click()
     await expect(page.get_by_role("heading", name=re.compile("TIMEOUT_ERROR"))).to_be_visible()
     await page.go_back()
     await expect(page.get_by_role("table", name="Letters")).to_be_visible()
-    assert await frame.evaluate("frame => frame.scrollTop") > 2500
+
+    async def is_where_it_was() -> bool:
+        return bool(await frame.evaluate("frame => frame.scrollTop > 2500"))
+
+    await eventually_async(is_where_it_was)
 
 
 @pytest.mark.parametrize(
@@ -208,12 +220,7 @@ async def test_a_range_that_is_too_long_says_how_many_are_left_out(console: Cons
     page = await console.person("/letters")
     await tick(page, ids[-1])
     oldest = page.get_by_role("checkbox", name=f"Select letter {ids[0]}")
-    frame = page.get_by_role("table", name="Letters").locator("..")
-    for _ in range(200):
-        await frame.evaluate("frame => frame.scrollTo(0, frame.scrollHeight)")
-        if await oldest.is_visible():
-            break
-        await page.wait_for_timeout(50)
+    await scroll_to(page, oldest)
     await oldest.click(modifiers=["Shift"])
     bar = page.get_by_role("toolbar", name="Selected letters")
     await expect(bar.get_by_text("1,000 letters selected, 3 more not")).to_be_visible()

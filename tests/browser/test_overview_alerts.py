@@ -26,7 +26,7 @@ COLLECTED = [rule for rule in DEFAULT_RULES if rule.name != "CollectorStopped"]
 
 def judges(console: Console) -> Desk:
     """Judges alerts, a minute ago at first: there is time to pass until now."""
-    later(console.server.store, timedelta(seconds=-90))
+    later(console.server.store, timedelta(seconds=-60))
     return desk(console.server.store, COLLECTED)
 
 

@@ -19,13 +19,13 @@ async def test_the_console_opens_with_its_first_screen_and_is_live(console: Cons
 
 async def test_the_theme_follows_the_system_until_one_is_chosen(console: Console) -> None:
     page = await console.person("/letters", theme="dark")
-    ground = "getComputedStyle(document.body).backgroundColor"
-    assert await page.evaluate(ground) == "rgb(14, 17, 22)"
+    ground = page.locator("body")
+    await expect(ground).to_have_css("background-color", "rgb(14, 17, 22)")
     await page.get_by_role("button", name="Theme: system").click()
-    assert await page.evaluate(ground) == "rgb(246, 247, 249)"
+    await expect(ground).to_have_css("background-color", "rgb(246, 247, 249)")
     await page.reload()
     await expect(page.get_by_role("button", name="Theme: light")).to_be_visible()
-    assert await page.evaluate(ground) == "rgb(246, 247, 249)"
+    await expect(ground).to_have_css("background-color", "rgb(246, 247, 249)")
 
 
 async def test_the_shortcuts_of_a_screen_are_listed_and_work(console: Console) -> None:

@@ -2,7 +2,7 @@
 
 `poison` kills the process while it is handled, every time, and at once where it does not wait.
 `suspect` waits until a message is there for who begins next. `exits` calls sys.exit, `leaves` has
-the loop do so. `fails…` fails for ever, `twice…` fails
+the loop do so once such a message is there. `fails…` fails for ever, `twice…` fails
 twice, `hangs` never ends and cannot be cancelled, all others pass.
 """
 
@@ -16,16 +16,17 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from unittest.mock import patch
 
 from redrive import Consumer, Message
-from redrive.amqp import Delivery, Publish
+from redrive.amqp import Delivery, Publish, supervision
 from redrive.amqp.confirms import CONFIRMED
 from redrive.amqp.lane import LaneOutcome
 from redrive.broker.processes import GuardedProcess
+from redrive.consumer import consumer as consumer_module
 from redrive.consumer import serving
 from redrive.consumer.settling import Deliveries, Settling
 from tests.services.consuming import QUEUE, settings_for
@@ -33,6 +34,15 @@ from tests.services.eventually import eventually_async
 from tests.services.moving import Kind
 
 ROOT = Path(__file__).parents[2]
+OF_HANDLERS = [(serving, "_BEGIN_WITHIN"), (serving, "_END_WITHIN")]
+OF_A_STOP = [
+    *OF_HANDLERS,
+    (serving, "_PUT_BACK_WITHIN"),
+    (serving, "_PUT_BACK_ALONE_WITHIN"),
+    (supervision, "_GRACE"),
+    (consumer_module, "_GONE_WITHIN"),
+]
+"""Where it is said how long a stop waits, for handlers and at all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +65,8 @@ class Scene:
     """Whether the beginning of each is noted too."""
     hurries: bool = False
     """Whether a stop waits a quarter of the time for what is being handled."""
+    patient: bool = False
+    """Whether all that a stop waits for has ten times as long."""
     unacked: bool = False
     """Whether it is killed once a copy is confirmed, before the ack."""
 
@@ -76,7 +88,7 @@ class Handling:
         self._begin(message)
         if self._scene.works_for:
             await asyncio.sleep(self._scene.works_for)
-        if message.body == b"suspect":
+        if message.body in (b"suspect", b"leaves"):
             await eventually_async(lambda: arrived(self._consumer), what="one that waits")
         if message.body == b"leaves":
             asyncio.get_running_loop().call_soon(sys.exit, 4)
@@ -118,13 +130,21 @@ def run(scene: Scene) -> None:
         QUEUE, retries=scene.retries, concurrency=scene.concurrency, prefetch=scene.prefetch
     )
     register(handling.handle_in_thread if scene.threaded else handling.handle)
-    begin, end = serving._BEGIN_WITHIN, serving._END_WITHIN
-    share = 0.25 if scene.hurries else 1.0
     with (
-        patch.multiple(serving, _BEGIN_WITHIN=begin * share, _END_WITHIN=end * share),
+        stopping_within(scene),
         once_confirmed(die) if scene.unacked else contextlib.nullcontext(),
     ):
         consumer.run()
+
+
+@contextmanager
+def stopping_within(scene: Scene) -> Iterator[None]:
+    """Have a stop take as long as the scene wants."""
+    with ExitStack() as stack:
+        for place, name in OF_HANDLERS if scene.hurries else OF_A_STOP if scene.patient else ():
+            time_of_it = getattr(place, name) * (0.25 if scene.hurries else 10)
+            stack.enter_context(patch.object(place, name, time_of_it))
+        yield
 
 
 def die() -> None:

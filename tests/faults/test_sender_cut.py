@@ -30,7 +30,7 @@ async def test_letters_whose_confirms_were_cut_off_are_in_doubt_although_the_que
         await channel.bind_queue(QUEUE, names.names.return_exchange, return_key(QUEUE))
     way = await proxy("127.0.0.1", vhost.node.port)
     sender = Sender(
-        connector(way.through(vhost.url)), names.names.return_exchange, frozenset(), patience=20
+        connector(way.through(vhost.url)), names.names.return_exchange, frozenset(), patience=90
     )
     async with letter_store(f"sqlite:///{tmp_path / 'redrive.db'}") as store:
         await stored(store, 2)
@@ -42,6 +42,6 @@ async def test_letters_whose_confirms_were_cut_off_are_in_doubt_although_the_que
         sending = asyncio.create_task(sender.send(claims[1:]))
         await holds(vhost.url, QUEUE, 2)
         way.cut()
-        (second,) = await asyncio.wait_for(sending, 10)
+        (second,) = await asyncio.wait_for(sending, 60)
     sender.abort()
     assert (first.result, second.result) == (Result.SENT, Result.IN_DOUBT)

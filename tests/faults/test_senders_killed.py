@@ -68,6 +68,11 @@ class Consumer:
     seen: Counter[str] = field(default_factory=Counter)
     """By letter, how many deliveries."""
 
+    async def has_seen_all_but(self, in_doubt: set[str], store: Store) -> None:
+        """Wait until what is not in doubt was delivered: the broker confirms it before that."""
+        sent = {letter.id for letter in await all_letters(store)} - in_doubt
+        await eventually_async(lambda: sent <= set(self.seen), within=WITHIN, what="all sent ones")
+
 
 @asynccontextmanager
 async def consuming(url: str, *, receipts: bool = True) -> AsyncIterator[Consumer]:
@@ -224,6 +229,7 @@ async def test_a_worker_killed_between_claim_and_record_sends_nothing_twice(
             for letter in await all_letters(store):
                 wanted = State.MANUAL if letter.id in in_doubt else State.RESOLVED
                 assert letter.status is wanted
+            await consumer.has_seen_all_but(in_doubt, store)
             assert max(consumer.seen.values()) == 1
             unsent = {letter.id for letter in await all_letters(store)} - set(consumer.seen)
             assert unsent <= in_doubt
@@ -284,6 +290,7 @@ async def test_a_replay_killed_at_random_goes_on_where_it_was_and_sends_each_let
             in_doubt = await doubtful(store)
             log.info("killed", kills=KILLS, in_doubt=len(in_doubt), letters=REPLAYED)
             assert len(in_doubt) <= KILLS * BATCH
+            await consumer.has_seen_all_but(in_doubt, store)
             assert max(consumer.seen.values()) == 1
             missing = {letter.id for letter in await all_letters(store)} - set(consumer.seen)
             assert missing <= in_doubt
@@ -347,6 +354,7 @@ async def test_workers_killed_at_random_leave_every_letter_resolved_or_in_doubt(
             for letter in await all_letters(store):
                 wanted = State.MANUAL if letter.id in in_doubt else State.RESOLVED
                 assert letter.status is wanted, letter
+            await consumer.has_seen_all_but(in_doubt, store)
             assert max(consumer.seen.values()) == 1
             missing = {letter.id for letter in await all_letters(store)} - set(consumer.seen)
             assert missing <= in_doubt

@@ -16,20 +16,26 @@ from redrive.consumer import consumer as module
 from redrive.consumer import telling
 from redrive.errors import SettingsError
 from tests.services.consuming import eventually, serving
+from tests.services.eventually import eventually as eventually_in_thread
 
 
 def test_who_has_run_a_consumer_has_time_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
     forced: list[int] = []
-    monkeypatch.setattr(module, "_GONE_WITHIN", 1.5)
+    monkeypatch.setattr(module, "_GONE_WITHIN", 3.0)
     monkeypatch.setattr(os, "_exit", forced.append)
     consumer = Consumer("amqp://guest:guest@127.0.0.1:1/")
 
     @consumer.handler("q")
     async def settle(message: Message) -> None: ...
 
-    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    def signal_it() -> None:
+        eventually_in_thread(lambda: signal.getsignal(signal.SIGTERM) is not before)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    threading.Thread(target=signal_it).start()
     consumer.run()
-    time.sleep(2)
+    time.sleep(3.5)
     assert not forced
 
 

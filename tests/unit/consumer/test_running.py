@@ -203,7 +203,7 @@ async def test_a_handler_that_goes_on_after_its_timeout_is_told_of_once(
 async def test_a_handler_that_ends_after_its_timeout_is_not_told_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "_GOES_ON", 0.02)
+    monkeypatch.setattr(module, "_GOES_ON", 0.5)
 
     async def tidies_up(message: Message) -> None:
         try:
@@ -213,7 +213,7 @@ async def test_a_handler_that_ends_after_its_timeout_is_not_told_of(
 
     with structlog.testing.capture_logs() as logs:
         await runner(tidies_up, timeout=timedelta(milliseconds=20)).run(a_message())
-        await asyncio.sleep(0.1)  # it would come now
+        await asyncio.sleep(0.6)  # it would come now
     assert not logs
 
 
@@ -274,6 +274,7 @@ async def test_a_sync_handler_that_took_too_long_is_not_tried_again_beside_itsel
 
     limits = {"immediate": 3, "timeout": timedelta(milliseconds=20)}
     outcome = await runner(slow, **limits).run(a_message())
+    await eventually_async(lambda: begun, what="its thread")
     end.set()
     assert isinstance(outcome, Retried)
     assert begun == [True]
@@ -286,7 +287,7 @@ async def test_a_sync_handler_that_hangs_leaves_no_more_threads_than_its_concurr
         begun.append(message.body)
         end.wait(60)
 
-    limits = Limits(retries=0, timeout=timedelta(milliseconds=20))
+    limits = Limits(retries=0, timeout=timedelta(milliseconds=500))
     threads = Threads("hangs", concurrency=2)
 
     async def run() -> object:  # as sessions do, one after the other
@@ -298,7 +299,7 @@ async def test_a_sync_handler_that_hangs_leaves_no_more_threads_than_its_concurr
     with structlog.testing.capture_logs() as logs:
         waiting = [asyncio.create_task(run()) for _ in range(2)]
         await eventually_async(lambda: logs, what="why they wait")
-        await asyncio.sleep(0.1)  # their timeout would be over
+        await asyncio.sleep(0.6)  # their timeout would be over
         assert len(begun) == 4
         assert not any(each.done() for each in waiting)
         end.set()

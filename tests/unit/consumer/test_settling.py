@@ -307,7 +307,7 @@ async def test_one_that_stops_waits_for_no_rung() -> None:
 async def test_what_the_broker_takes_back_meanwhile_is_not_sent_to_its_rung_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "_SOON", timedelta(milliseconds=50))
+    monkeypatch.setattr(module, "_SOON", timedelta(milliseconds=500))
     told = Told()
     told.answers = [Refused()]
     settled = asyncio.create_task(settling(told).settle(delivered(), RUNG, told))
