@@ -44,7 +44,7 @@ from redrive.store import engine
 from redrive.store.engine import open_database
 from redrive.store.policies import PolicyChange, PolicyTable, open_policy_table
 from redrive.store.policy_files import PolicyFiles
-from redrive.store.policy_watch import EVERY, PolicyWatch
+from redrive.store.policy_watch import PolicyWatch
 from redrive.store.schema import REVISION, VERSION_TABLE, metadata
 from redrive.store.upgrade import open_store, upgrade
 from tests.services.commands import Ran
@@ -55,6 +55,7 @@ from tests.services.postgres import PrivatePostgres
 SEED_TABLE = """
 CREATE TABLE dlq_event_config (id int NOT NULL PRIMARY KEY, name varchar(100), max_retries integer)
 """
+WITHIN = 5.0
 """Seconds in which a change must have reached whoever runs."""
 
 
@@ -608,15 +609,14 @@ def retries(watch: PolicyWatch, key: str) -> Callable[[], int | None]:
 
 
 async def test_a_change_reaches_whoever_runs_within_five_seconds(store: Place) -> None:
-    assert timedelta(seconds=5) > EVERY  # the rest is a look at the table
     async with watching(store.url) as watch, opened(store) as table:
         assert watch.book.find("a") is None
         await table.set(PolicyChange(name="a", max_retries=7))
-        await eventually_async(lambda: retries(watch, "a")() == 7)
+        await eventually_async(lambda: retries(watch, "a")() == 7, within=WITHIN)
         store.execute("UPDATE dlq_event_config SET max_retries = 8")
-        await eventually_async(lambda: retries(watch, "a")() == 8)
+        await eventually_async(lambda: retries(watch, "a")() == 8, within=WITHIN)
         await table.delete("a")
-        await eventually_async(lambda: watch.book.find("a") is None)
+        await eventually_async(lambda: watch.book.find("a") is None, within=WITHIN)
 
 
 async def test_a_book_stays_the_same_object_while_nothing_changes(store: Place) -> None:
