@@ -16,7 +16,7 @@ import httpx
 from redrive.broker.processes import GuardedProcess, free_ports, remove_at_exit, removed
 from redrive.errors import CannotStart
 
-_READY_WITHIN = 30.0
+_READY_WITHIN = 90.0
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "TZ": "UTC"}
 
 
@@ -27,7 +27,7 @@ class Service:
         self.url = url
 
     def get(self, path: str, **parameters: str) -> Any:
-        answer = httpx.get(f"{self.url}{path}", params=parameters, trust_env=False, timeout=10)
+        answer = httpx.get(f"{self.url}{path}", params=parameters, trust_env=False, timeout=30)
         answer.raise_for_status()
         return answer.json()
 

@@ -35,7 +35,7 @@ from tests.services.frameparser import Section, section
 Kind = Literal["classic", "quorum"]
 SOURCE, TARGET, PARKED = "source", "target", "parked"
 QUICK = Backoff(first=timedelta(milliseconds=20), cap=timedelta(milliseconds=200))
-STOPS_WITHIN = 15.0
+STOPS_WITHIN = DEADLINE
 
 
 def connector(url: str) -> Connect:
