@@ -51,17 +51,18 @@ def the_answer_is_lost(monkeypatch: pytest.MonkeyPatch) -> Failing:
 
 @pytest.fixture
 def another_policy_wins(monkeypatch: pytest.MonkeyPatch) -> Failing:
-    """Somebody sets one of a higher priority for this queue as soon as ours is there."""
+    """Somebody sets one of a higher priority for this queue right before ours: after it, the
+    statistics might show ours for a moment."""
     real = Management.set_policy
-    impatient = partial(Enroller, shown_within=timedelta(seconds=5))
+    impatient = partial(Enroller, shown_within=timedelta(seconds=10))
     monkeypatch.setattr("redrive.broker.site.Enroller", impatient)
 
     def outdo(queue: str) -> None:
         async def outdone(management: Management, name: str, policy: dict[str, Any]) -> None:
-            await real(management, name, policy)
             if name == f"redrive-enroll:{queue}":
                 rival = {**policy, "priority": 99, "definition": {"message-ttl": 60_000}}
                 await real(management, "rival", rival)
+            await real(management, name, policy)
 
         monkeypatch.setattr(Management, "set_policy", outdone)
 

@@ -15,8 +15,9 @@ import pytest
 from redrive.amqp import Publish, fields
 from redrive.broker.management import Management
 from redrive.errors import ManagementError
+from redrive.work import queue_site
 from tests.services.commands import Redrive
-from tests.services.eventually import eventually
+from tests.services.eventually import DEADLINE, eventually
 from tests.services.letters import death
 from tests.services.moving import Kind, declare, publish, ready
 from tests.services.plugin import Vhost
@@ -40,6 +41,12 @@ LIMITED: dict[str, dict[str, str | int]] = {
     "said": {"x_max_length": 3, "x_overflow": "drop-head"},
     "bytes": {"x_max_length_bytes": 35_000},
 }
+
+
+@pytest.fixture(autouse=True)
+def _statistics_may_be_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing else tells how many bytes are in a queue, and a busy broker is slow to."""
+    monkeypatch.setattr(queue_site, "_STATISTICS_WITHIN", DEADLINE)
 
 
 @pytest.fixture(params=KINDS)

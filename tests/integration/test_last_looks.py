@@ -116,19 +116,19 @@ def test_a_slow_move_of_such_a_queue_moves_everything_however_long_it_takes(
     vhost: Vhost, redrive: Redrive, counts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for taking in (one_by_one, window):
-        monkeypatch.setattr(taking, "LONGEST", 4.0)  # of one delivery, not of the move
+        monkeypatch.setattr(taking, "LONGEST", 8.0)  # of one delivery, not of the move
     monkeypatch.setattr(move, "_MOVED_WITHIN", 0.2)
-    fill_with(vhost, 120)
-    ran = redrive("move", DLQ, FINAL, "--rate", "20/s", SPENDS)
+    fill_with(vhost, 100)
+    ran = redrive("move", DLQ, FINAL, "--rate", "10/s", SPENDS)
     assert ran.code == 0, ran.err
-    assert all_there(vhost, FINAL) == numbers(120)
+    assert all_there(vhost, FINAL) == numbers(100)
 
 
 def test_what_such_a_move_held_for_too_long_goes_back_and_is_a_failure(
     vhost: Vhost, redrive: Redrive, counts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for taking in (one_by_one, window):
-        monkeypatch.setattr(taking, "LONGEST", 1.0)
+        monkeypatch.setattr(taking, "LONGEST", 3.0)
     fill_with(vhost, 40)
     ran = redrive("move", DLQ, FINAL, "--rate", "10/s", "--search", "nowhere", SPENDS)
     # Where looks cost nothing, what is only looked at is not paced, and so not held for long.

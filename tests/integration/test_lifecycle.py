@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,12 +22,14 @@ from redrive.domain.letter import Resolution, Result
 from redrive.domain.lifecycle import State
 from redrive.domain.replay import Destination, Replay, ReplayOrder, ReplayState
 from redrive.domain.strategy import Rule, Strategy
+from redrive.domain.verdict import Receipt
 from redrive.store.changing import Changes, lock_letters
 from redrive.store.replays import Batch
 from redrive.store.schema import redrive_letter
 from redrive.store.store import Store
+from redrive.store.verdicts import Settled
 from redrive.work.destinations import destinations
-from redrive.work.receipts import Receipts
+from redrive.work.receipts import Receipts, ReceiptStore
 from redrive.work.replay import Progress, ReplayRunner
 from tests.services.eventually import eventually_async
 from tests.services.letters import arrival, books_are_exact, died_in, letter_store
@@ -254,20 +257,29 @@ async def test_a_receipt_resolves_a_letter_at_once(site: Site) -> None:
 async def receipt_arrives(site: Site, document: dict[str, object]) -> None:
     """A consumer publishes a receipt; the worker role settles it."""
     queue = site.settings.names.receipts_queue
-    receipts = Receipts(queue, site.store.verdicts, connector(site.url))
+    heard = Heard(site.store.verdicts)
+    receipts = Receipts(queue, heard, connector(site.url))
     running = asyncio.create_task(receipts.run())
     try:
         body = json.dumps(document).encode()
         await publish(site.url, [Publish("", queue, Properties.empty().persistent().raw, body)])
-
-        async def settled() -> bool:
-            async with channel_to(site.url) as channel:
-                return await channel.inspect_queue(queue) == (0, 1)
-
-        await eventually_async(settled, what="the receipt settled")
+        await eventually_async(lambda: heard.one, what="the receipt settled")
     finally:
         receipts.stop()
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, 30)
+
+
+@dataclass
+class Heard:
+    """Where receipts are settled, and whether one was."""
+
+    verdicts: ReceiptStore
+    one: bool = False
+
+    async def settle_receipts(self, receipts: Sequence[Receipt]) -> list[Settled]:
+        settled = await self.verdicts.settle_receipts(receipts)
+        self.one = True
+        return settled
 
 
 async def test_a_letter_that_comes_back_after_it_was_taken_for_resolved_is_pending(

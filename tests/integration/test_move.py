@@ -101,7 +101,7 @@ def test_a_limit_and_a_rate_are_kept(vhost: Vhost, redrive: Redrive) -> None:
     asyncio.run(publish(vhost.url, [message(str(number)) for number in range(40)]))
     began = time.monotonic()
     ran = redrive("move", FROM, TO, "--limit", "20", "--rate", "20/s")
-    assert 0.9 <= time.monotonic() - began < 10
+    assert 0.9 <= time.monotonic() - began < 30
     assert moved(vhost, ran) == [str(number) for number in range(20)]
     assert asyncio.run(in_queue(vhost.url, FROM)) == [str(number) for number in range(20, 40)]
 
@@ -114,18 +114,18 @@ def test_a_slow_move_moves_everything_however_long_it_takes(
     prefetch: int,
     moved_within: float,
 ) -> None:
-    monkeypatch.setattr(window, "LONGEST", 4.0)  # of one delivery, not of the move
+    monkeypatch.setattr(window, "LONGEST", 8.0)  # of one delivery, not of the move
     monkeypatch.setattr(move, "_MOVED_WITHIN", moved_within)
     monkeypatch.setenv("REDRIVE_BROKER__PREFETCH", str(prefetch))
-    asyncio.run(publish(vhost.url, [message(str(number)) for number in range(120)]))
-    ran = redrive("move", FROM, TO, "--rate", "20/s")
-    assert moved(vhost, ran) == [str(number) for number in range(120)]
+    asyncio.run(publish(vhost.url, [message(str(number)) for number in range(100)]))
+    ran = redrive("move", FROM, TO, "--rate", "10/s")
+    assert moved(vhost, ran) == [str(number) for number in range(100)]
 
 
 def test_what_a_move_had_no_time_for_is_a_failure_and_stays_in_order(
     vhost: Vhost, redrive: Redrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(window, "LONGEST", 1.0)
+    monkeypatch.setattr(window, "LONGEST", 3.0)
     asyncio.run(publish(vhost.url, [message(str(number)) for number in range(40)]))
     ran = redrive("move", FROM, TO, "--rate", "10/s", "--output", "json")
     assert ran.code == 1
@@ -164,7 +164,7 @@ def test_an_interrupted_move_says_at_once_what_it_does_and_then_what_it_did_not_
     asyncio.run(publish(vhost.url, [message(str(number)) for number in range(40)]))
     ours, theirs = pty.openpty()
     env = os.environ | {"REDRIVE_BROKER__URL": vhost.url, "TERM": "xterm", "COLUMNS": "300"}
-    argv = [sys.executable, "-m", "redrive", "move", FROM, TO, "--rate", "5/s", "--output", "json"]
+    argv = [sys.executable, "-m", "redrive", "move", FROM, TO, "--rate", "1/s", "--output", "json"]
     shown = b""
     with subprocess.Popen(argv, cwd=tmp_path, env=env, stdout=-1, stderr=theirs) as running:
         os.close(theirs)

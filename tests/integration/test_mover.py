@@ -192,6 +192,7 @@ async def test_the_plan_is_asked_again_about_a_message_that_a_full_queue_refused
     plan = MoveTo("full", second_thought=Park("the queue is full"))
     async with moving(vhost.url, plan, limits=Limits(prefetch=2)) as running:
         await eventually_async(lambda: running.settled == 100)
+    await holds(vhost.url, PARKED, running.mover.counts.parked)
     taken = identities(await take_all(vhost.url, "full"))
     parked = identities(await take_all(vhost.url, PARKED))
     assert {outcome for _, outcome in plan.reconsidered} == {Refused()}
@@ -500,15 +501,16 @@ async def test_stop_ends_in_time_while_the_broker_confirms_nothing_and_nothing_i
         way.half_open()
         await publish(vhost.url, (message(n, body=bytes(100_000)) for n in numbered(50)))
         await eventually_async(lambda: way.open != [] and running.moved == 0)
-        await asyncio.wait_for(running.stop(), 8)
+        await asyncio.wait_for(running.stop(), 12)
     way.flow()
     await holds(vhost.url, SOURCE, 50)
     assert sorted(identities(await take_all(vhost.url, SOURCE)), key=int) == numbered(50)
 
 
 async def test_stop_ends_in_time_while_an_alarm_blocks_publishers_and_nothing_is_lost(
-    own_node: OwnNode,
+    own_node: OwnNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("redrive.amqp.supervision._GRACE", 1.0)
     node = own_node()
     await lay_out(node.url(), "quorum")
     await publish(node.url(), (message(n, body=bytes(100_000)) for n in numbered(50)))

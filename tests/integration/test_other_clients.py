@@ -20,6 +20,7 @@ from redrive.domain.deaths import read_deaths
 from redrive.errors import SettingsError, Unpublishable
 from redrive.settings import Settings
 from tests.services.consuming import DEAD, error_of, eventually, header, send, settings_for
+from tests.services.eventually import DEADLINE
 from tests.services.moving import channel_to, declare, holds, ready, take_all
 from tests.services.plugin import Vhost
 from tests.services.retrying import retrying
@@ -101,12 +102,12 @@ async def by_pika(url: str, settings: Settings, seen: Seen) -> AsyncIterator[Non
     started = threading.Event()
     thread = threading.Thread(target=consume, daemon=True)
     thread.start()
-    assert await asyncio.to_thread(started.wait, 10)
+    assert await asyncio.to_thread(started.wait, DEADLINE)
     try:
         yield
     finally:
         connection.add_callback_threadsafe(connection.close)
-        await asyncio.to_thread(thread.join, 10)
+        await asyncio.to_thread(thread.join, DEADLINE)
 
 
 CLIENTS = {"aio-pika": by_aio_pika, "pika": by_pika}
@@ -181,6 +182,7 @@ async def test_a_message_that_no_queue_takes_is_not_acked(vhost: Vhost) -> None:
                     settings=settings,
                 )
 
+    await holds(vhost.url, QUEUE, 1)
     await asyncio.to_thread(by_pika)
     await holds(vhost.url, QUEUE, 1)
 

@@ -90,6 +90,7 @@ async def moved_with_all_others(url: str) -> Delivery:
 async def parked_without_the_others(url: str, sent: Publish) -> Delivery:
     """The message named poison, from the dead letter queue, as it was sent; the others moved."""
     assert len(copies(await take_all(url, TARGET))) == 20
+    await holds(url, PARKED, 1)
     (poison,) = await take_all(url, PARKED)
     assert poison.body == sent.body
     assert as_published(poison) == as_published(sent)
@@ -217,6 +218,7 @@ async def test_headers_over_frame_max_park_the_message(vhost: Vhost, kind: Kind)
     async with moving(vhost.url, plan) as running:
         await eventually_async(lambda: running.settled >= 11)
     assert len(copies(await take_all(vhost.url, TARGET))) == 10
+    await holds(vhost.url, PARKED, 1)
     (found,) = await take_all(vhost.url, PARKED)
     assert as_published(found) == as_published(poison)
     assert running.sessions == 1

@@ -86,6 +86,7 @@ async def test_a_full_neighbour_has_the_others_of_an_exchange_see_a_retry_once(
             async with handling(vhost.url, "failing", was_refused) as failing:
                 await eventually_async(lambda: any(map(was_refused, failing.deliveries)))
             assert all(is_marked(each) for each in failing.deliveries if was_refused(each))
+            await neighbour.has_seen(2)
         # The first was published by the producer; the next came with the others of the exchange,
         # and is what the full queue refused. From then on it goes to its own queue alone.
         assert identities(neighbour.deliveries) == ["m", "m"]
@@ -116,9 +117,10 @@ async def test_what_only_its_exchange_can_bring_back_is_dead_once_that_refused_i
             consumer = await channel.consume("mine", prefetch=1)
             (first,) = await consumer.next_batch()
             await publish_one(vhost.url, "mine", "in the way", exchange="")
+            await consumer.cancel()  # before it is answered: what is in the way must stay there
             consumer.reject(first)
-            await consumer.cancel()
             await holds(vhost.url, DEAD, 1)
+            await neighbour.has_seen(3)
         assert identities(neighbour.deliveries) == ["m"] * 3
         assert is_marked(neighbour.deliveries[-1])
         (dead,) = await take_all(vhost.url, DEAD)
@@ -157,7 +159,8 @@ async def test_what_waits_for_room_in_the_dead_letter_queue_costs_its_queue_no_d
             await publish_one(vhost.url, "k", "m")
             await eventually_async(lambda: len(tries) > 5, what="it is tried again and again")
         assert retrier.movers[0].counts.stayed == 0
-        await take_all(vhost.url, DEAD)
+        async with channel_to(vhost.url) as channel:
+            assert await channel.purge_queue(DEAD) == 1
         await holds(vhost.url, DEAD, 1)
         assert identities(await take_all(vhost.url, DEAD)) == ["m"]
 

@@ -18,6 +18,7 @@ from redrive.domain.deaths import read_deaths
 from redrive.domain.policy import Policy
 from redrive.settings.sections import QueueSettings
 from redrive.work.return_path import Down, ReturnPath, Unreachable
+from tests.services.consuming import consumed
 from tests.services.eventually import eventually_async
 from tests.services.moving import (
     Kind,
@@ -122,6 +123,7 @@ async def test_only_the_queue_that_failed_sees_the_message_again(vhost: Vhost, k
         ):
             await publish_one(vhost.url, "shared", "m")
             await the_dead(vhost.url)
+            await neighbour.has_seen(1)
         assert (len(failing.seen), len(neighbour.seen)) == (3, 1)
 
 
@@ -229,13 +231,16 @@ async def test_a_message_that_expired_in_its_queue_is_stale_unless_its_policy_sa
 async def test_a_message_whose_origin_queue_is_gone_goes_to_the_dead_letter_queue(
     vhost: Vhost,
 ) -> None:
-    async with retrying(vhost.url, topology("quorum"), {"k": 3}):
-        await declare_origin(vhost.url, "doomed", "quorum", "k")
-        async with handling(vhost.url, "doomed", never) as handler:
-            await publish_one(vhost.url, "k", "m")
-            await handler.has_seen(1)
-        async with channel_to(vhost.url) as channel:
-            await channel.delete_queue("doomed")
+    settings = topology("quorum")
+    await declare_topology(vhost.url, settings)
+    await declare_origin(vhost.url, "doomed", "quorum", "k")
+    async with handling(vhost.url, "doomed", never):
+        await publish_one(vhost.url, "k", "m")
+        await holds(vhost.url, "retry-queue", 1)
+    async with channel_to(vhost.url) as channel:
+        await channel.delete_queue("doomed")
+    # Not before: it would come back in a tenth of a second, and be deleted with its queue.
+    async with retrying(vhost.url, settings, {"k": 3}):
         (dead,) = await the_dead(vhost.url)
         assert "'doomed' is gone" in str(header(dead, headers.ERROR_REASON))
         assert header(dead, "BCC") is None
@@ -315,14 +320,14 @@ async def test_an_exclusive_queue_gets_its_message_back_by_its_exchange(vhost: V
 async def test_a_full_origin_queue_makes_the_message_wait_in_the_last_tier_again(
     vhost: Vhost, kind: Kind
 ) -> None:
-    async with retrying(vhost.url, topology(kind), {"k": 1}):
-        await declare_origin(
-            vhost.url, "small", kind, "k", x_max_length=1, x_overflow="reject-publish"
-        )
-        async with handling(vhost.url, "small", never) as handler:
-            await publish_one(vhost.url, "k", "m")
-            await handler.has_seen(1)
-        await publish_one(vhost.url, "small", "in the way", exchange="")
+    settings = topology(kind)
+    await declare_topology(vhost.url, settings)
+    await declare_origin(vhost.url, "small", kind, "k", x_max_length=1, x_overflow="reject-publish")
+    async with handling(vhost.url, "small", never):
+        await publish_one(vhost.url, "k", "m")
+        await holds(vhost.url, "retry-queue", 1)
+    await publish_one(vhost.url, "small", "in the way", exchange="")
+    async with retrying(vhost.url, settings, {"k": 1}):
         # It cannot come back until the way is free.
         async with handling(vhost.url, "small", always) as handler:
             await handler.has_seen(2)
@@ -502,6 +507,7 @@ async def test_a_message_that_reached_its_delivery_limit_is_retried(vhost: Vhost
 async def test_the_retrier_starts_by_itself_once_its_queues_are_there(vhost: Vhost) -> None:
     settings = topology("quorum")
     async with retrying(vhost.url, settings, {"k": 0}) as retrier:
+        await consumed(vhost.url, "retry-queue")
         async with channel_to(vhost.url) as channel:
             await channel.delete_queue("retry-queue")
         await declare_topology(vhost.url, settings)

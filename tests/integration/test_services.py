@@ -325,10 +325,10 @@ async def test_a_delay_adds_to_the_way_there_and_back_without_lowering_the_speed
         way.delay(0.2)
         reader, writer = await asyncio.open_connection(way.host, way.port)
         began = time.monotonic()
-        writer.write(bytes(2_000_000))
-        await reader.readexactly(2_000_000)
+        writer.write(bytes(8_000_000))
+        await reader.readexactly(8_000_000)
         took = time.monotonic() - began
-        assert 0.4 <= took < 5.0  # each of its 31 pieces after the other would take six seconds
+        assert 0.4 <= took < 20.0  # each of its 123 pieces after the other would take 24 seconds
         writer.close()
 
 
