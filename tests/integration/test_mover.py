@@ -501,7 +501,7 @@ async def test_stop_ends_in_time_while_the_broker_confirms_nothing_and_nothing_i
         way.half_open()
         await publish(vhost.url, (message(n, body=bytes(100_000)) for n in numbered(50)))
         await eventually_async(lambda: way.open != [] and running.moved == 0)
-        await asyncio.wait_for(running.stop(), 12)
+        await asyncio.wait_for(running.stop(), 8)
     way.flow()
     await holds(vhost.url, SOURCE, 50)
     assert sorted(identities(await take_all(vhost.url, SOURCE)), key=int) == numbered(50)
