@@ -75,7 +75,7 @@ async def retrying(
         yield retrier
     finally:
         stopping.set()
-        await asyncio.wait_for(running, 15)
+        await asyncio.wait_for(running, 30)
 
 
 async def declare_origin(
@@ -178,7 +178,7 @@ async def handling_through_losses(
         yield handler
     finally:
         stopping.set()
-        await asyncio.wait_for(serving, 15)
+        await asyncio.wait_for(serving, 30)
 
 
 @dataclass(frozen=True, slots=True)
