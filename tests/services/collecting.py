@@ -28,12 +28,12 @@ from redrive.work.collector import Collector
 from redrive.work.keeper import LetterStore
 from redrive.work.mover import Limits
 from redrive.work.understand import Understanding
-from tests.services.eventually import eventually_async
+from tests.services.eventually import DEADLINE, eventually_async
 from tests.services.letters import OWN, died_in
 from tests.services.moving import QUICK, channel_to, connector, publish
 
 QUEUE = "dead"
-STOPS_WITHIN = 15.0
+STOPS_WITHIN = 30.0
 
 
 @contextmanager
@@ -85,7 +85,7 @@ class Collecting:
                 task.result()
         return sum(each.counts.acked for each in self.collectors)
 
-    async def has_acked(self, count: int, *, within: float = 30.0) -> None:
+    async def has_acked(self, count: int, *, within: float = DEADLINE) -> None:
         await eventually_async(
             lambda: self.acked >= count, within=within, what=f"{count} deliveries acked"
         )
