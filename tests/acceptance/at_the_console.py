@@ -10,6 +10,8 @@ from playwright.async_api import Page, async_playwright, expect
 from tests.browser.chromium import CHROMIUM, FLAGS
 from tests.browser.console import People
 
+expect.set_options(timeout=90_000)  # a busy machine is slow, not wrong
+
 
 @asynccontextmanager
 async def person_at(address: str) -> AsyncIterator[Page]:

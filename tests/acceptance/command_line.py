@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -24,6 +23,9 @@ from tests.services.moving import channel_to
 REDRIVE = Path(sys.executable).parent / "redrive"
 STARTS_WITHIN = DEADLINE
 DRAINS_WITHIN = 10.0
+"""As it promises."""
+ENDS_WITHIN = DEADLINE
+"""Where its end is not what a test is about: a busy machine takes longer."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class CommandLine:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
 
@@ -125,7 +127,7 @@ class CommandLine:
             await running.consumes(admin_url, queues)
             yield running
             if running.process.alive:
-                assert await asyncio.to_thread(running.process.terminate, DRAINS_WITHIN)
+                assert await asyncio.to_thread(running.process.terminate, ENDS_WITHIN)
                 assert running.process.exit_code == 0, self.log.read_text()
         finally:
             running.process.kill()
@@ -177,7 +179,7 @@ class Running:
             return found
 
     def pause(self) -> None:
-        self.process.send(signal.SIGSTOP)
+        self.process.pause()
 
     async def kill(self) -> None:
         """kill -9."""

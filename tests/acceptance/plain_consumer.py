@@ -10,7 +10,7 @@ from typing import Any
 
 import pika
 
-from tests.services.eventually import eventually_async
+from tests.services.eventually import DEADLINE, eventually_async
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class PlainConsumer:
             self.failure = error
             raise
 
-    async def has_seen(self, count: int, *, within: float = 30.0) -> None:
+    async def has_seen(self, count: int, *, within: float = DEADLINE) -> None:
         def enough() -> bool:
             assert self.failure is None, self.failure
             return len(self.seen) >= count
@@ -76,6 +76,6 @@ class PlainConsumer:
             yield self
         finally:
             self._stopping.set()
-            thread.join(15)
+            thread.join(30)
             assert not thread.is_alive()
         assert self.failure is None, self.failure

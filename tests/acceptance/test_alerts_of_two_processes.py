@@ -6,7 +6,7 @@ import asyncio
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.acceptance.command_line import DRAINS_WITHIN, CommandLine
+from tests.acceptance.command_line import ENDS_WITHIN, CommandLine
 from tests.services.eventually import eventually_async
 from tests.services.letters import failed, letter_store
 from tests.services.plugin import Vhost
@@ -44,10 +44,10 @@ async def test_two_processes_tell_a_receiver_once_of_each_thing_that_happens(
         processes = [redrive.start("run", "--roles", "janitor") for _ in range(2)]
         for process in processes:
             ending.callback(process.kill)
-        await eventually_async(lambda: told() == ["firing"], within=40)
+        await eventually_async(lambda: told() == ["firing"])
         words = ("letters", "discard", "--queue", "*", "--reason", "known", "--yes")
         await redrive.done(*words)
-        await eventually_async(lambda: len(told()) > 1, within=60)
+        await eventually_async(lambda: len(told()) > 1)
         for process in processes:  # each says what it has to say before it ends
-            assert await asyncio.to_thread(process.terminate, DRAINS_WITHIN)
+            assert await asyncio.to_thread(process.terminate, ENDS_WITHIN)
     assert told() == ["firing", "resolved"]

@@ -19,7 +19,7 @@ QUEUE, KEY = "orders", "order.created"
 
 
 async def metrics(address: str) -> dict[str, float]:
-    async with httpx.AsyncClient(base_url=address, trust_env=False) as client:
+    async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=30) as client:
         text = (await client.get("/metrics")).text
     return {
         "|".join((sample.name, *sample.labels.values())): sample.value
@@ -54,8 +54,11 @@ async def test_a_server_shows_what_a_retrier_elsewhere_has_counted_after_that_ha
                     return (await channel.inspect_queue(QUEUE))[0] == 3
 
                 await eventually_async(back, what="they are back")
-            seen = await metrics(address)
-            assert seen["redrive_processes|retrier"] == 1
+
+            async def is_seen() -> bool:  # once it has written its first counts
+                return (await metrics(address)).get("redrive_processes|retrier") == 1
+
+            await eventually_async(is_seen, what="the retrier among the processes")
         found = await metrics(address)
         assert found["redrive_retries_total|1"] == 3
         assert found["redrive_messages_returned_total"] == 3

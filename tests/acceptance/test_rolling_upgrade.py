@@ -19,7 +19,7 @@ import pytest
 
 from redrive.broker.processes import GuardedProcess
 from redrive.store.schema import REVISION
-from tests.acceptance.command_line import DRAINS_WITHIN, CommandLine
+from tests.acceptance.command_line import ENDS_WITHIN, CommandLine
 from tests.services.collecting import dead_messages, has_consumers
 from tests.services.eventually import DEADLINE, eventually_async
 from tests.services.moving import declare, identities, publish, take_all
@@ -75,7 +75,7 @@ class Version:
             cwd=self.line.folder,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
 
@@ -90,7 +90,7 @@ class Version:
     async def replaced(self) -> None:
         """Stop one process in good order."""
         process = self.processes.pop(0)
-        assert await asyncio.to_thread(process.terminate, DRAINS_WITHIN)
+        assert await asyncio.to_thread(process.terminate, ENDS_WITHIN)
         assert process.exit_code == 0, self.line.log.read_text()[-2000:]
 
 
@@ -181,7 +181,7 @@ def running(url: str) -> bool:
         return found.fetchone() is not None
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(500)
 async def test_processes_of_two_versions_work_side_by_side_while_one_replaces_the_other(
     vhost: Vhost, database: str, tmp_path: Path
 ) -> None:

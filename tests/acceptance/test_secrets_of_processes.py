@@ -189,7 +189,7 @@ def test_the_log_on_a_terminal_shows_no_secret(
         eventually(lambda: b"alert.sink_away" in seen, what="a sink's refusal")
     finally:
         process.terminate()
-        process.wait(15)
-        reading.join(15)
+        process.wait(60)
+        reading.join(60)
     assert b"\x1b[" in seen, "it is the form for people"
     assert garden.found_in(bytes(seen)) == []

@@ -74,7 +74,7 @@ async def test_reachable_from_elsewhere_it_does_not_start_unless_somebody_can_lo
     async with redrive.serving() as (address, _):
         port = address.rpartition(":")[2]
         base = f"http://127.0.0.1:{port}/api/v1"
-        async with httpx.AsyncClient(trust_env=False) as client:
+        async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
             assert (await client.get(f"{base}/letters")).status_code == 401
             allowed = {"Authorization": f"Bearer {secret}"}
             assert (await client.get(f"{base}/letters", headers=allowed)).status_code == 200
@@ -92,7 +92,10 @@ async def test_behind_a_proxy_it_does_not_start_unless_somebody_can_log_in(
     assert "server.trusted_proxies" in last
     assert "redrive user set" in last
     await redrive.done("token", "create", "ci", "--role", "viewer")
-    async with redrive.serving() as (address, _), httpx.AsyncClient(trust_env=False) as client:
+    async with (
+        redrive.serving() as (address, _),
+        httpx.AsyncClient(trust_env=False, timeout=30) as client,
+    ):
         assert (await client.get(f"{address}/api/v1/letters")).status_code == 401
 
 
@@ -111,7 +114,7 @@ async def test_a_user_logs_in_with_the_password_that_was_given_on_stdin(tmp_path
     assert "ann" in await redrive.done("user", "list")
     async with (
         redrive.serving() as (address, _),
-        httpx.AsyncClient(base_url=f"{address}/api/v1", trust_env=False) as client,
+        httpx.AsyncClient(base_url=f"{address}/api/v1", trust_env=False, timeout=30) as client,
     ):
         answer = await client.post("/session", json={"name": "ann", "password": "correct horse"})
         assert (answer.status_code, answer.json()["role"]) == (200, "operator")
@@ -182,7 +185,7 @@ async def test_any_request_that_can_be_made_up_is_answered_as_the_document_says(
             capture_output=True,
             text=True,
             cwd=tmp_path,
-            timeout=120,
+            timeout=280,
             check=False,
         )
         assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.command_line import DRAINS_WITHIN, CommandLine
+from tests.acceptance.command_line import ENDS_WITHIN, CommandLine
+from tests.services.eventually import DEADLINE
 from tests.services.plugin import Vhost
 from tests.services.proxy import Proxy
 
 TIERS = ("100ms", "200ms")
-WITHIN = 30.0
+WITHIN = DEADLINE
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ async def test_it_is_ready_when_every_role_works_and_tells_when_it_stops(
             assert redrive.logged("collector.ready")
             assert redrive.logged("worker.ready")
             assert len(ready["roles"]) == 5
-            assert await asyncio.to_thread(process.terminate, DRAINS_WITHIN)
+            assert await asyncio.to_thread(process.terminate, ENDS_WITHIN)
             assert process.exit_code == 0, redrive.log.read_text()
             assert not any("READY=1" in each for each in await manager.hears("STOPPING=1"))
         finally:

@@ -12,7 +12,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from redrive.broker.processes import GuardedProcess
-from tests.acceptance.command_line import DRAINS_WITHIN, REDRIVE
+from tests.acceptance.command_line import ENDS_WITHIN, REDRIVE
 from tests.services.consuming import consumed
 from tests.services.eventually import eventually_async
 from tests.services.pages import ROOT, blocks_in
@@ -70,7 +70,7 @@ class Reader:
 
     async def done(self, command: str, real: dict[str, str] | None = None) -> str:
         process = self.start(command, real)
-        await eventually_async(lambda: not process.alive, within=60, what=f"the end of {command}")
+        await eventually_async(lambda: not process.alive, what=f"the end of {command}")
         printed = self.log(command).read_text()
         assert process.exit_code == 0, printed
         return printed
@@ -101,7 +101,7 @@ async def test_who_follows_the_tutorial_of_the_sdk_sees_what_it_says(
             return by_payment([line for line in lines if re.match(r"\w+: (try|settled)", line)])
 
         wanted = by_payment(reader.output)
-        await eventually_async(lambda: seen() == wanted, within=40, what="the tutorial's output")
+        await eventually_async(lambda: seen() == wanted, what="the tutorial's output")
 
         async def kept() -> bool:
             ended = await asyncio.create_subprocess_exec(
@@ -118,7 +118,7 @@ async def test_who_follows_the_tutorial_of_the_sdk_sees_what_it_says(
         await eventually_async(kept, what="three letters")
         assert "BankAway" in await reader.done("redrive letters list")
         for process in reversed(serving):
-            assert await asyncio.to_thread(process.terminate, DRAINS_WITHIN)
+            assert await asyncio.to_thread(process.terminate, ENDS_WITHIN)
             assert process.exit_code == 0
     finally:
         for process in serving:
@@ -144,7 +144,7 @@ async def test_who_follows_the_tutorial_of_the_retrier_sees_what_it_says(
         serving.append(reader.start("python consumer.py"))
         printed = reader.log("python consumer.py")
         await eventually_async(
-            lambda: printed.read_text().splitlines() == said, within=40, what="the four tries"
+            lambda: printed.read_text().splitlines() == said, what="the four tries"
         )
         log = reader.log("redrive run")
         found = await eventually_async(

@@ -78,12 +78,12 @@ def test_installed_in_an_empty_environment_without_node_it_serves_the_console(
         output=log,
     )
     try:
-        address = eventually(lambda: _address(log), within=60, what="the server listens")
+        address = eventually(lambda: _address(log), what="the server listens")
         assert address is not None
-        page = httpx.get(address, trust_env=False)
+        page = httpx.get(address, trust_env=False, timeout=30)
         assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
         (script,) = re.findall(r'<script type="module"[^>]* src="([^"]+)"', page.text)
-        loaded = httpx.get(address + script, trust_env=False)
+        loaded = httpx.get(address + script, trust_env=False, timeout=30)
         assert loaded.status_code == 200
         assert "immutable" in loaded.headers["cache-control"]
     finally:

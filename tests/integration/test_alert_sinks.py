@@ -233,6 +233,7 @@ def mailbox() -> Iterator[tuple[Mailbox, int]]:
         authenticator=_only_ann,
         auth_require_tls=False,
         auth_required=True,
+        ready_timeout=60,
     )
     controller.start()
     yield box, port
@@ -332,9 +333,9 @@ def test_a_password_goes_unencrypted_to_this_machine_only(address: str, near: bo
 async def test_a_sink_that_hangs_keeps_neither_other_sinks_nor_the_collector_waiting(
     vhost: Vhost, tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # It hangs for a minute, so that whoever waited for it would be late on any machine.
-    monkeypatch.setattr("redrive.work.alert_sinks._PATIENCE", 120.0)
-    monkeypatch.setattr("redrive.work.alert_sinks._DEADLINE", 120.0)
+    # It hangs for four minutes, so that whoever waited for it would be late on any machine.
+    monkeypatch.setattr("redrive.work.alert_sinks._PATIENCE", 240.0)
+    monkeypatch.setattr("redrive.work.alert_sinks._DEADLINE", 240.0)
     asleep = Receiver(asleep=threading.Event())
     asleep.up()
     hanging = AlertSinkSettings.model_validate(
@@ -357,13 +358,13 @@ async def test_a_sink_that_hangs_keeps_neither_other_sinks_nor_the_collector_wai
             async def all_there() -> bool:
                 return (await shared.books.ledger()).received == 503
 
-            await eventually_async(all_there, within=25, what="everything is collected")
-        await eventually_async(lambda: receiver.told, within=10, what="the first is told")
+            await eventually_async(all_there, within=60, what="everything is collected")
+        await eventually_async(lambda: receiver.told, within=60, what="the first is told")
         assert receiver.told == [("TooMany", "firing")]
         await at.judge()
         await eventually_async(
             lambda: receiver.told == [("TooMany", "firing"), ("Second", "firing")],
-            within=20,
+            within=60,
             what="what fires while a message hangs is told",
         )
         assert len(asleep.received) == 1

@@ -16,6 +16,7 @@ import pytest
 
 from redrive.domain.access import Role
 from redrive.server.live import Listener, Place, Told, read_place
+from tests.services.eventually import DEADLINE
 from tests.services.letters import failed, letter_store
 from tests.services.plugin import Vhost
 from tests.services.serving import V1, Server, serving, settings_for
@@ -40,7 +41,7 @@ class Stream:
 
     async def until(self, name: str, **values: Any) -> Any:
         """The data of the next event of that name with these values."""
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(DEADLINE):
             while True:
                 found, data = await self.next()
                 if found == name and all(data.get(key) == each for key, each in values.items()):
@@ -49,7 +50,7 @@ class Stream:
     async def both(self, *wanted: Callable[[str, Any], bool]) -> None:
         """Read on until every one of these has come, in whatever order."""
         missing = list(wanted)
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(DEADLINE):
             while missing:
                 found = await self.next()
                 missing = [each for each in missing if not each(*found)]
@@ -170,7 +171,7 @@ async def test_after_a_look_has_failed_everything_is_read_again(
         await stream.until("stats")
         eyes = server.app.api.state.live._eyes
         await asyncio.to_thread(rename, "redrive_audit", "elsewhere")
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(DEADLINE):
             while not eyes._failed:  # noqa: ASYNC110  (nobody is told of it)
                 await asyncio.sleep(0.05)
         await asyncio.to_thread(rename, "elsewhere", "redrive_audit")
@@ -225,7 +226,7 @@ async def test_nobody_asks_the_store_while_nobody_listens(server: Server) -> Non
     async with streaming(server) as stream:
         await stream.until("stats")
     live = server.app.api.state.live
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE):
         while live.is_looking:  # noqa: ASYNC110  (it ends by itself, and tells nobody)
             await asyncio.sleep(0.05)
 
@@ -242,7 +243,7 @@ async def test_fifty_clients_are_told_by_one_look(server: Server) -> None:
 
         ready = asyncio.Semaphore(0)
         listening = [asyncio.create_task(listens()) for _ in range(50)]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(DEADLINE):
             for _ in listening:
                 await ready.acquire()
             await server.add(failed("x"))

@@ -92,7 +92,7 @@ async def collecting(vhost: Vhost, folder: Path) -> AsyncIterator[None]:
         yield
     finally:
         stopping.set()
-        await asyncio.wait_for(serving, 15)
+        await asyncio.wait_for(serving, 30)
 
 
 @pytest.mark.usefixtures("_watched")

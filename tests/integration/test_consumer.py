@@ -22,6 +22,7 @@ from redrive.domain import headers
 from redrive.domain.deaths import read_deaths
 from redrive.errors import BrokerError, NotFound, Unpublishable
 from redrive.settings import Settings
+from tests.services.collecting import is_empty
 from tests.services.consuming import (
     DEAD,
     QUEUE,
@@ -132,12 +133,18 @@ async def test_retry_after_delivers_again_at_about_that_time(scene: Scene) -> No
         if len(seen) == 2:
             raise RetryAfter("10ms", counts=False)
 
-    async with serving(consumer):
+    async def in_time() -> bool:
+        seen.clear()
         await consumed_and_sent(scene, "m")
         await eventually(lambda: len(seen) == 3, "three tries")
-    assert [count for _, count, _, _ in seen] == [0, 1, 1]
-    assert {(exchange, key) for _, _, exchange, key in seen} == {("", QUEUE)}
-    assert 1.3 <= seen[1][0] - seen[0][0] < 3
+        assert [count for _, count, _, _ in seen] == [0, 1, 1]
+        assert {(exchange, key) for _, _, exchange, key in seen} == {("", QUEUE)}
+        assert seen[1][0] - seen[0][0] >= 1.3
+        return seen[1][0] - seen[0][0] < 3
+
+    async with serving(consumer):
+        # A busy machine is late now and then, and not each time.
+        await eventually_async(in_time, what="about that time")
     assert await ready(scene.url, DEAD) == 0
 
 
@@ -191,7 +198,6 @@ async def test_a_timeout_counts_as_a_failure(scene: Scene) -> None:
 async def test_a_sync_handler_runs_in_a_thread_and_fails_alike(scene: Scene) -> None:
     consumer, seen = scene.consumer(), []
 
-    @consumer.handler(QUEUE, retries=1, timeout="200ms")
     def settle(message: Message) -> None:
         seen.append((message.body, threading.current_thread() is threading.main_thread()))
         if message.body == b"slow":
@@ -199,8 +205,11 @@ async def test_a_sync_handler_runs_in_a_thread_and_fails_alike(scene: Scene) -> 
         raise ValueError("in a thread")
 
     ended = threading.Event()
+    consumer.handler(QUEUE, retries=1)(settle)
+    consumer.handler("slow", retries=1, timeout="200ms")(settle)
     async with serving(consumer):
-        await consumed_and_sent(scene, "m", "slow")
+        await consumed_and_sent(scene, "m")
+        await consumed_and_sent(scene, "slow", queue="slow")
         await holds(scene.url, DEAD, 2)
         ended.set()
     assert {main for _, main in seen} == {False}
@@ -456,17 +465,20 @@ async def test_a_tier_that_is_missing_makes_a_dead_letter_that_says_so(scene: Sc
 
 async def test_a_consumer_that_stops_finishes_what_it_has_begun(scene: Scene) -> None:
     consumer, begun, ended = scene.consumer(), [], []
+    may_end = asyncio.Event()
 
     @consumer.handler(QUEUE, concurrency=4)
     async def settle(message: Message) -> None:
         begun.append(message.body)
-        await asyncio.sleep(0.3)
+        await may_end.wait()
         ended.append(message.body)
 
     async with serving(consumer):
         await consumed_and_sent(scene, *"abcdefgh")
         await eventually(lambda: len(begun) == 4, "four messages at a time")
+        await eventually_async(partial(is_empty, scene.url, QUEUE), what="the others here too")
         assert not ended
+        asyncio.get_running_loop().call_later(0.3, may_end.set)  # while it stops
     assert len(ended) == len(begun) == 8
     assert await ready(scene.url, QUEUE) == 0
 
@@ -572,7 +584,7 @@ async def test_a_queue_and_the_one_beside_it_are_served_in_turn_by_the_same_work
         most = max(most, running)
         seen.append(message.body.decode())
         await may_end.wait()
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.1)  # longer than the broker takes for the next one
         running -= 1
 
     own, again = [f"own {n}" for n in range(20)], [f"again {n}" for n in range(20)]

@@ -16,6 +16,7 @@ from redrive.consumer import serving as serving_module
 from redrive.consumer.gate import Gate
 from redrive.domain import headers
 from redrive.settings import Settings
+from tests.services.collecting import is_empty
 from tests.services.consuming import (
     DEAD,
     QUEUE,
@@ -25,6 +26,7 @@ from tests.services.consuming import (
     serving,
     settings_for,
 )
+from tests.services.eventually import eventually_async
 from tests.services.moving import channel_to, declare, holds, publish, ready, take_all
 from tests.services.plugin import NewProxy, Vhost
 
@@ -156,10 +158,12 @@ async def test_what_is_on_its_way_to_a_consumer_that_stops_is_handled(
 
     async with serving(consumer):
         await consumed(vhost.url)
-        between.delay(0.3)  # so that the broker has sent them, and nobody has read them
+        answers = between.connections[0].answers
+        answers.clear()  # so that the broker has sent them, and nobody has read them
         await send(vhost.url, *"abcde")
-        await holds(vhost.url, QUEUE, 0)
+        await eventually_async(partial(is_empty, vhost.url, QUEUE), what="all on their way")
         assert seen == []
+        asyncio.get_running_loop().call_later(0.3, answers.set)  # while it stops
     assert seen == [b"a", b"b", b"c", b"d", b"e"]
     assert await ready(vhost.url, QUEUE) == await ready(vhost.url, f"redrive-again-{QUEUE}") == 0
 
@@ -248,7 +252,7 @@ async def test_threads_that_hang_have_the_messages_of_their_handler_wait_and_of_
     monkeypatch.setattr(session, "Gate", partial(Gate, patience=0.2))
     consumer, begun, seen, end = Consumer(settings=settings), [], [], threading.Event()
 
-    @consumer.handler(QUEUE, retries=0, timeout="50ms", concurrency=2)
+    @consumer.handler(QUEUE, retries=0, timeout="1s", concurrency=2)
     def hangs(message: Message) -> None:
         begun.append(message.body)
         end.wait(60)

@@ -62,7 +62,7 @@ async def failing(url: str, kind: Kind, queue: Queue, through: str = "") -> Asyn
 
     with structlog.testing.capture_logs() as scene.logs:
         async with serving(consumer):
-            await asyncio.wait_for(consumer.ready(), 10)
+            await asyncio.wait_for(consumer.ready(), 30)
             yield scene
 
 

@@ -73,7 +73,7 @@ async def refusing(vhost: Vhost, kind: Kind, url: str = "") -> AsyncIterator[Ref
     consumer.handler(Queue(QUEUE, ttl=None), concurrency=3 * EACH)(scene.handle)
     with structlog.testing.capture_logs() as scene.logs:
         async with serving(consumer):
-            await asyncio.wait_for(consumer.ready(), 10)
+            await asyncio.wait_for(consumer.ready(), 30)
             yield scene
 
 
@@ -115,6 +115,7 @@ async def test_an_exchange_that_may_not_be_written_to_doubles_nothing_and_is_tol
     in_tier = await scene.each_is_there_once(TIER, "fail")
     assert [header(each, headers.REDELIVERED) for each in in_tier] == [None] * EACH
     assert await ready(vhost.url, DEAD) == 0
+    await holds(vhost.url, QUEUE, EACH)
     await scene.each_is_there_once(QUEUE, "dead")
     stuck = scene.said("consumer.stuck")
     assert "may not be written to (ACCESS_REFUSED" in stuck[0]["reason"]
@@ -137,7 +138,7 @@ async def test_what_a_handler_publishes_in_vain_doubles_none_of_the_copies(vhost
         raise ValueError("once")
 
     async with serving(consumer):
-        await asyncio.wait_for(consumer.ready(), 10)
+        await asyncio.wait_for(consumer.ready(), 30)
         await send(vhost.url, *names)
         await holds(vhost.url, TIER, EACH)
     assert len(refused) == EACH
@@ -202,7 +203,7 @@ async def test_a_message_that_closes_the_connection_is_blamed_for_it_and_no_othe
     try:
         bad = [message("", f"bad-{number}", Lying(b"bad")) for number in range(3)]
         good = [message(exchange, f"good-{exchange}") for exchange in exchanges]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             answers = await asyncio.gather(*map(sending.send, (*bad, *good)))
         assert [type(answer) for answer in answers[:3]] == [Poison] * 3
         assert answers[3:] == [CONFIRMED] * len(good)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import MutableMapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from redrive.amqp import parse_addresses
 from redrive.consumer import serving as one_handler
 from redrive.consumer import session
 from redrive.errors import ConnectionLost
+from tests.services.collecting import is_empty
 from tests.services.consuming import DEAD, QUEUE, consumed, eventually, send, serving, settings_for
+from tests.services.eventually import eventually_async
 from tests.services.moving import channel_to, holds
 from tests.services.plugin import NewProxy, Vhost
 from tests.services.retrying import retrying
@@ -72,7 +75,7 @@ async def test_who_waits_for_a_confirm_hears_that_the_consumer_has_ended(
             await consumer.publish("", QUEUE, b"m")
     finally:
         stopping.set()
-        await asyncio.wait((running,), timeout=15)
+        await asyncio.wait((running,), timeout=30)
     await eventually(running.done, "the end")
 
 
@@ -85,22 +88,25 @@ async def test_who_stops_says_how_many_it_has_settled_and_given_back(
 ) -> None:
     monkeypatch.setattr(one_handler, "_BEGIN_WITHIN", 0.2)
     consumer = Consumer(settings=settings_for(vhost.url, "classic"))
-    begun, stopping = asyncio.Event(), asyncio.Event()
+    begun: list[bytes] = []
+    stopping = asyncio.Event()
 
     @consumer.handler(QUEUE, concurrency=2)
     async def settle(message: Message) -> None:
-        begun.set()
+        begun.append(message.body)
         await stopping.wait()
-        await asyncio.sleep(0.6)
+        assert consumer._session is not None
+        intake = consumer._session._servings[0].intake
+        await eventually(lambda: not intake._begins, "that nothing more is begun with")
 
     with structlog.testing.capture_logs() as logs:
         running = asyncio.create_task(consumer.serve(stopping))
         await consumed(vhost.url)
         await send(vhost.url, *"abcde")
-        await begun.wait()
-        await holds(vhost.url, QUEUE, 0)
+        await eventually(lambda: len(begun) == 2, "two at a time")
+        await eventually_async(partial(is_empty, vhost.url, QUEUE), what="the others here too")
         stopping.set()
-        await asyncio.wait_for(running, 15)
+        await asyncio.wait_for(running, 30)
     (drained,) = events(logs, "consumer.drained")
     assert (drained["settled"], drained["given_back"]) == (2, 3)
     await holds(vhost.url, QUEUE, 3)
@@ -121,6 +127,8 @@ async def test_retries_that_nobody_brings_back_are_told_once(
         async with serving(consumer):
             await consumed(vhost.url)
             async with retrying(vhost.url, settings.topology, {}):
+                for queue in ("retry-queue-1", "retry-queue-2"):
+                    await consumed(vhost.url, queue)
                 await send(vhost.url, "a")
                 await holds(vhost.url, DEAD, 1)  # brought back, three times
                 await asyncio.sleep(0.3)  # some looks

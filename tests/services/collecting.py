@@ -33,7 +33,7 @@ from tests.services.letters import OWN, died_in
 from tests.services.moving import QUICK, channel_to, connector, publish
 
 QUEUE = "dead"
-STOPS_WITHIN = DEADLINE
+STOPS_WITHIN = 30.0
 
 
 @contextmanager

@@ -28,7 +28,7 @@ def settings_for(url: str, kind: Kind, tiers: str = "100ms,200ms,300ms") -> Sett
 
 
 @asynccontextmanager
-async def serving(consumer: Consumer, *, within: float = DEADLINE) -> AsyncIterator[None]:
+async def serving(consumer: Consumer, *, within: float = 30.0) -> AsyncIterator[None]:
     """The consumer serving until the block ends; then it drains."""
     stopping = asyncio.Event()
     running = asyncio.create_task(consumer.serve(stopping))

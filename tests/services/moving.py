@@ -35,7 +35,7 @@ from tests.services.frameparser import Section, section
 Kind = Literal["classic", "quorum"]
 SOURCE, TARGET, PARKED = "source", "target", "parked"
 QUICK = Backoff(first=timedelta(milliseconds=20), cap=timedelta(milliseconds=200))
-STOPS_WITHIN = DEADLINE
+STOPS_WITHIN = 30.0
 
 
 def connector(url: str) -> Connect:
@@ -133,6 +133,15 @@ async def take_all(url: str, queue: str) -> list[Delivery]:
 async def ready(url: str, queue: str) -> int:
     async with channel_to(url) as channel:
         return (await channel.inspect_queue(queue))[0]
+
+
+async def empty(url: str, queue: str) -> None:
+    """Wait until a queue has no ready messages."""
+
+    async def is_empty() -> bool:
+        return await ready(url, queue) == 0
+
+    await eventually_async(is_empty, what=f"{queue} empty")
 
 
 async def holds(url: str, queue: str, count: int, *, within: float = DEADLINE) -> None:

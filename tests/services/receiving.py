@@ -46,7 +46,7 @@ class Receiver:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 receiver.received.append(Received(dict(self.headers), body))
                 if receiver.asleep is not None:
-                    receiver.asleep.wait(60)
+                    receiver.asleep.wait(240)
                 self.send_response(receiver.status)
                 self.end_headers()
 

@@ -21,7 +21,7 @@ from redrive.errors import BrokerError
 from redrive.settings.sections import QueueSettings, TopologySettings
 from redrive.work.mover import Limits
 from redrive.work.retrier import Retrier
-from tests.services.eventually import DEADLINE, eventually_async
+from tests.services.eventually import eventually_async
 from tests.services.moving import QUICK, Kind, channel_to, connector, copies, marked
 
 DEAD = "dlq-queue"
@@ -75,7 +75,7 @@ async def retrying(
         yield retrier
     finally:
         stopping.set()
-        await asyncio.wait_for(running, DEADLINE)
+        await asyncio.wait_for(running, 30)
 
 
 async def declare_origin(
@@ -129,7 +129,7 @@ class Handler:
     def gaps(self) -> list[float]:
         return [later - earlier for (earlier, _), (later, _) in pairwise(self.seen)]
 
-    async def has_seen(self, count: int, *, within: float = DEADLINE) -> None:
+    async def has_seen(self, count: int, *, within: float = 30.0) -> None:
         await eventually_async(
             lambda: len(self.seen) >= count, within=within, what=f"{count} deliveries"
         )
@@ -178,7 +178,7 @@ async def handling_through_losses(
         yield handler
     finally:
         stopping.set()
-        await asyncio.wait_for(serving, DEADLINE)
+        await asyncio.wait_for(serving, 30)
 
 
 @dataclass(frozen=True, slots=True)
