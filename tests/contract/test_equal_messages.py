@@ -16,7 +16,7 @@ from redrive.amqp import fields
 from redrive.domain.filters import Filters
 from redrive.domain.letter import Arrival, Collected, Fate
 from redrive.store.store import Store
-from tests.services.letters import BEGAN, arrival, books_are_exact
+from tests.services.letters import BEGAN, arrival, books_are_exact, death
 
 DAY = 86_400
 
@@ -188,3 +188,16 @@ async def test_copies_of_a_restored_letter_are_recognised_and_equal_ones_are_non
     await store.letters.restore(kept)
     found = await collected(store, tick(DAY), tick(5), tick(0))
     assert copies(found) == [None, first.letter.id, first.letter.id]
+
+
+async def test_what_was_parked_twice_says_so(store: Store) -> None:
+    """The retrier could give it no `redrive-id`, and a broker that was killed made two of it."""
+
+    def parked(at: int) -> Arrival:
+        deaths = [death("retry-queue", at=at), death("orders", at=at - 1)]
+        return arrival(headers={"x-death": fields.array(deaths)}, properties={"message_id": "m-1"})
+
+    first, second = parked(1), parked(3)
+    kept = await collected(store, first, second)
+    assert copies(kept) == [None, first.letter.id]
+    assert await books_are_exact(store)

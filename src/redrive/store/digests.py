@@ -6,15 +6,18 @@ broker counts on each delivery: a redelivery of the same message has the same di
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final
 
 from redrive.amqp.fields import octets
 from redrive.amqp.properties import Properties
+from redrive.domain import headers
 from redrive.domain.letter import Envelope
 from redrive.errors import MalformedData
 
 _COUNTED: Final = ("x-delivery-count", "x-acquired-count")
+_STAMPED: Final = (*_COUNTED, headers.X_DEATH)
 _MARK: Final = b"-count"
 _HEADERS, _CONTENT_TYPE, _CONTENT_ENCODING = 0x20, 0x80, 0x40  # of the first byte of the flags
 _EMPTY: Final = bytes(4)
@@ -30,7 +33,17 @@ def envelope_digest(envelope: Envelope) -> bytes:
     """The digest of a whole message."""
     properties = envelope.properties
     if _MARK in properties or _has_empty_table(properties):
-        properties = _uncounted(properties)
+        properties = _without(properties, _COUNTED)
+    return _digest(envelope, properties)
+
+
+def content_digest(envelope: Envelope) -> bytes:
+    """The digest of a message without its deaths: a broker that is killed while it dead-letters
+    makes copies itself, and stamps the time of their deaths anew."""
+    return _digest(envelope, _without(envelope.properties, _STAMPED))
+
+
+def _digest(envelope: Envelope, properties: bytes) -> bytes:
     exchange, key = octets(envelope.exchange), octets(envelope.routing_key)
     lengths = b"%d:%d:%d:" % (len(exchange), len(key), len(properties))
     digest = blake2b(b"".join((lengths, exchange, key, properties)), digest_size=_SIZE)
@@ -38,15 +51,15 @@ def envelope_digest(envelope: Envelope) -> bytes:
     return digest.digest()
 
 
-def _uncounted(raw: bytes) -> bytes:
+def _without(raw: bytes, unwanted: Sequence[str]) -> bytes:
     try:
         properties = Properties.read(raw)
     except MalformedData:
         return raw
     names = properties.header_names
-    if names and not any(name in _COUNTED for name in names):
+    if names and not any(name in unwanted for name in names):
         return raw
-    without = properties.with_headers({}, remove=_COUNTED)
+    without = properties.with_headers({}, remove=unwanted)
     # A table that held nothing else was empty on the first delivery, or not there.
     return without.raw if without.header_names else without.without("headers").raw
 

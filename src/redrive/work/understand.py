@@ -31,7 +31,7 @@ from redrive.domain.letter import Arrival, Envelope, Letter, Replayed
 from redrive.domain.lifecycle import FIRST
 from redrive.domain.texts import storable
 from redrive.errors import MalformedData
-from redrive.store.digests import envelope_digest
+from redrive.store.digests import content_digest, envelope_digest
 from redrive.work.death_reader import DeathReader, storable_time
 from redrive.work.section import SectionReader
 from redrive.work.system_state import SystemState
@@ -174,16 +174,26 @@ class Understanding:
             next_retry_at=now,
             parent_id=_letter_named(found.get(headers.PARENT)),
         )
+        named = bool(message_id) and found.get(headers.UNNAMED) is not True
         known = found.get(headers.ID)
+        if not isinstance(known, str) or not known:
+            known = self._id_of_a_parked(envelope, fresh) if named else None
         return Arrival(
             letter=letter,
             envelope=envelope,
-            redrive_id=known if isinstance(known, str) and known else None,
+            redrive_id=known,
             digest=envelope_digest(envelope),
             replayed=_replayed(found),
-            named=bool(message_id) and found.get(headers.UNNAMED) is not True,
+            named=named,
             marked=_marked(found, envelope, deaths),
         )
+
+    def _id_of_a_parked(self, envelope: Envelope, fresh: list[Death]) -> str | None:
+        """Of a message that the retrier could not publish again, and so could not give an id: one
+        by its content, as those are that it gives. None if it was not in the retrier's hands."""
+        if not any(death.queue in self._own_queues for death in fresh):
+            return None
+        return f"parked {content_digest(envelope).hex()}"
 
     def _queue(self, found: Headers, died: Death | None, origin: Death | None) -> str | None:
         """Where it failed: what the broker wrote last counts before what anybody can write."""

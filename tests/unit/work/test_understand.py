@@ -272,6 +272,29 @@ def test_what_the_broker_parked_from_the_retry_queue_failed_where_it_failed_befo
     assert found.letter.last_failed_at == at(-1)
 
 
+def parked(message_id: str | None = "m-1", *, at: int = 0, body: bytes = b"{}") -> Arrival:
+    """What the retrier could not publish again, and so could not give a redrive-id."""
+    deaths = fields.array([death("retry-queue", at=at), death("orders", at=at - 1)])
+    properties = {} if message_id is None else {"message_id": message_id}
+    return arrival(body, headers={"x-death": deaths}, properties=properties)
+
+
+def test_copies_of_what_the_retrier_could_not_give_an_id_have_one_by_their_content() -> None:
+    """A broker that is killed while it dead-letters makes copies, of another time."""
+    first, second = parked(at=-5), parked(at=-2)
+    assert first.redrive_id is not None
+    assert first.redrive_id == second.redrive_id
+
+
+def test_what_was_parked_and_is_not_equal_has_another_id() -> None:
+    assert len({each.redrive_id for each in (parked(), parked("m-2"), parked(body=b"[]"))}) == 3
+
+
+def test_without_a_message_id_or_the_retrier_content_makes_no_id() -> None:
+    assert parked(None).redrive_id is None
+    assert arrival(properties={"message_id": "m-1"}).redrive_id is None
+
+
 @pytest.mark.parametrize("beside", ["redrive-alone-orders", "redrive-again-orders"])
 def test_what_was_parked_from_the_queue_beside_a_handlers_failed_in_the_handlers(
     beside: str,
