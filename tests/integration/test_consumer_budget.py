@@ -4,10 +4,12 @@ and each message is handled once."""
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import structlog
@@ -20,7 +22,7 @@ from redrive.consumer.intake import Intake
 from redrive.consumer.session import Session
 from redrive.settings import Settings
 from tests.services.consuming import DEAD, QUEUE, eventually, serving, settings_for
-from tests.services.moving import Kind, channel_to, declare, publish, ready
+from tests.services.moving import Kind, channel_to, declare, empty, publish, ready
 from tests.services.plugin import Vhost
 
 OTHER = "other"
@@ -118,7 +120,9 @@ class Handling:
             await asyncio.wait_for(self.consumer.ready(), 30)
             intake = self.intake = intake_of(self.consumer)
             first = intake._own.consumer
-            await publish(url, map(large, MANY))
+            with patch.object(strain, "_LOOKS", sys.maxsize):  # until all are on their way to it
+                await publish(url, map(large, MANY))
+                await empty(url, QUEUE)
             await eventually(lambda: of(logs, LOWERED), "a lower prefetch")
             await eventually(lambda: first.unanswered == len(MANY), "all of them")
             await eventually(lambda: first._cancelling is not None, "its end")
