@@ -138,6 +138,11 @@ MEANINGS = {
     "retention.deleted": "Letters, or a replay's list, were kept long enough",
     "retention.left": "A letter could not be written to cold storage; it stays",
     "retention.written_again": "A file was not what was written; it is written anew",
+    "return_path.exchange_forbidden": (
+        "The retrier may not write to `redrive-return`, and messages go to the dead letter queue;"
+        " or not to `amq.default`, and those of `RetryAfter` come back early. Said every five"
+        " minutes"
+    ),
     "return_path.exchange_missing": (
         "The exchange by which messages go back to their queues is missing; they wait until it is"
         " made again"

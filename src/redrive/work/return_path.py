@@ -6,12 +6,14 @@ for a moment, so that a thousand messages of one queue ask once. Whatever the br
 whatever a queue is called, the channel is closed again.
 
 Where the return exchange itself is missing, that is said once, and messages wait for it as they do
-for a queue that is down: a mistake in the topology makes no message dead.
+for a queue that is down: a mistake in the topology makes no message dead. Where an exchange may not
+be written to, that is said once in a while.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -26,6 +28,7 @@ log = structlog.get_logger()
 
 _REMEMBERED: Final = 1.0
 """Seconds for which an answer holds."""
+_SAID_EVERY: Final = 300.0
 _LONGEST_NAME: Final = 255
 _NO_EXCHANGE: Final = "no exchange"
 _APPLY: Final = "run 'redrive topology apply'"
@@ -67,6 +70,7 @@ class ReturnPath:
         self._lock = asyncio.Lock()
         self._answers: dict[str, tuple[float, bool | Unreachable]] = {}
         self._exchange_is_missing = False  # and that was said
+        self._said_forbidden: dict[str, float] = {}  # when
 
     async def restore(self, queue: str) -> bool:
         """Bind a queue again. False if only its owner may; `Unreachable` if it cannot be had."""
@@ -139,6 +143,16 @@ class ReturnPath:
             self._exchange_is_missing = True
             log.error("return_path.exchange_missing", exchange=self._exchange, remedy=_APPLY)
         return Down(f"the exchange {self._exchange!r} is missing: {_APPLY}")
+
+    def say_forbidden(self, exchange: str, reason: str) -> None:
+        """Log that we may not write to an exchange of Redrive's or of the broker's own."""
+        now = time.monotonic()
+        if now - self._said_forbidden.get(exchange, float("-inf")) < _SAID_EVERY:
+            return
+        self._said_forbidden[exchange] = now
+        name = exchange or "amq.default"
+        remedy = f"grant the user the permission to write to {name}"
+        log.error("return_path.exchange_forbidden", exchange=name, reason=reason, remedy=remedy)
 
     def abort(self) -> None:
         """Hang up: nothing on this connection is worth waiting for."""

@@ -11,7 +11,9 @@ touch. A full queue refuses it there, and not for the others that the exchange h
 what was refused goes to its own queue alone from then on (`redrive-refused`); by the exchange only
 if that cannot be, and refused once more, to the dead letter queue. For a while, others that are to
 go by that exchange go to their own queues too. What is for an exchange that is gone is dead; only
-for the return exchange, by which all go, it waits in the last tier (see `avoided.py`).
+while the return exchange, by which all go, is missing, it waits in the last tier: somebody will
+make that again. Where we may not write to it, it is dead too. Where we may not write to the default
+exchange, by which the ladder is reached, it goes back early (see `avoided.py`).
 """
 
 from __future__ import annotations
@@ -41,6 +43,8 @@ _ROUTING_KEY: Final = octets(headers.ROUTING_KEY)
 _NOT_BEFORE: Final = octets(headers.NOT_BEFORE)
 _REFUSED: Final = octets(headers.REFUSED)
 _BCC: Final = fields.entry(b"BCC", b"")
+_DEFAULT_EXCHANGE: Final = ""
+_FORBIDDEN: Final = 403
 _LONGEST_WAIT: Final = timedelta(days=3650) // timedelta(milliseconds=1)
 _REMEMBERED: Final = 4096
 """How many ways back are kept in mind. Beyond it all are forgotten: what repeats comes back."""
@@ -100,20 +104,15 @@ class ReturnPlan:
             return self._dead_letters.from_draft(delivery, draft, dead)
         if _NOT_BEFORE in ours:
             rung = self._next_rung(ours[_NOT_BEFORE])
-            if rung is not None:
-                return _OnTheLadder("", rung, draft.seal(keep_deaths=False), delivery.body)
+            if rung is not None and self._avoided.gone(_DEFAULT_EXCHANGE) is None:
+                properties = draft.seal(keep_deaths=False)
+                return _OnTheLadder(_DEFAULT_EXCHANGE, rung, properties, delivery.body)
             del ours[_NOT_BEFORE]
-        exchange, key = way.route
-        if not way.bcc and (_REFUSED in ours or self._avoided.is_full(exchange)):
-            way = self._only_to(text_of(names[0]) or "", key)
-            exchange = way.route.exchange
-        if self._avoided and (why := self._avoided.why_gone(exchange)):
-            if way.bcc:
-                waits = draft.seal(keep_deaths=False)
-                return Publish(*self._tier_again, waits, delivery.body)
-            return self._dead_letters.from_draft(delivery, draft, Dead("UNDELIVERABLE", why))
+        if not way.bcc:
+            way = self._past_what_is_full(way, names[0], was_refused=_REFUSED in ours)
         properties = draft.seal(keep_deaths=False, only_on_the_way=way.bcc)
-        return Publish(exchange, key, properties, delivery.body)
+        back = Publish(*way.route, properties, delivery.body)
+        return self._unless_gone(back) if self._avoided else back
 
     def _find(self, names: _Names, book: PolicyBook) -> _Way | None:
         """The way back by the raw headers that name it; None if they are broken."""
@@ -135,6 +134,21 @@ class ReturnPlan:
         bcc = fields.array((fields.longstr(return_key(queue)),))
         return _Way(Route(self._names.return_exchange, key), _BCC + bcc)
 
+    def _past_what_is_full(self, way: _Way, queue: bytes | None, *, was_refused: bool) -> _Way:
+        """The way of a message that is to go by its exchange, which may have refused it."""
+        if was_refused or self._avoided.is_full(way.route.exchange):
+            return self._only_to(text_of(queue) or "", way.route.routing_key)
+        return way
+
+    def _unless_gone(self, back: Publish) -> Publish:
+        """A message on its way back; where its exchange is avoided, what to do instead."""
+        gone = self._avoided.gone(back.exchange)
+        if gone is None:
+            return back
+        if gone.is_missing and back.exchange == self._names.return_exchange:
+            return self._wait_again(back, Properties.read(back.properties))
+        return self._dead_letters.after(back, gone.why)
+
     def _next_rung(self, not_before: bytes) -> str | None:
         """Where to wait on; None if the time has come, or nobody can tell."""
         due = fields.decode(not_before)
@@ -150,15 +164,24 @@ class ReturnPlan:
         if self._dead_letters.is_bound_for(sent):
             return self._dead_letters.stuck(sent, outcome)
         properties = Properties.read(sent.properties)
+        if isinstance(outcome, Returned):
+            self._note(sent.exchange, outcome)
         if isinstance(sent, _OnTheLadder):
             return self._back_early(sent, properties)
         if isinstance(outcome, Refused):
             return self._refused(sent, properties)
-        reason = f"no queue took it back: {outcome.reason} from exchange {sent.exchange!r}"
-        self._avoided.note_gone(sent.exchange, outcome.code, reason)
-        if sent.exchange != self._names.return_exchange or isinstance(sent, _SecondTry):
-            return self._dead_letters.after(sent, reason)
+        may_restore = sent.exchange == self._names.return_exchange and outcome.code != _FORBIDDEN
+        if not may_restore or isinstance(sent, _SecondTry):
+            return self._dead_letters.after(sent, _not_taken(sent.exchange, outcome))
         return await self._restore(sent, properties)
+
+    def _note(self, exchange: str, outcome: Returned) -> None:
+        """Remember an exchange that closed the channel."""
+        self._avoided.note_gone(exchange, outcome.code, _not_taken(exchange, outcome))
+        # Not said of others: they are named by headers, which can be forged.
+        is_said = exchange in (_DEFAULT_EXCHANGE, self._names.return_exchange)
+        if is_said and outcome.code == _FORBIDDEN:
+            self._path.say_forbidden(exchange, outcome.reason)
 
     def _refused(self, sent: Publish, properties: Properties) -> Publish:
         if sent.exchange in ("", self._names.return_exchange):  # by which it goes to one queue only
@@ -176,17 +199,20 @@ class ReturnPlan:
         (exchange, key), bcc = self._only_to(_text(properties, headers.QUEUE), sent.routing_key)
         put = {"BCC": bcc[len(_BCC) :], headers.REFUSED: fields.boolean(True)}
         raw = Properties.read(raw).with_headers(put).raw
-        return Publish(exchange, key, raw, sent.body)
+        return self._unless_gone(Publish(exchange, key, raw, sent.body))
 
     def _back_early(self, sent: Publish, properties: Properties) -> Publish:
-        """Its rung is missing or full: rather too early than never."""
+        """Its rung is missing, full or forbidden: rather too early than never."""
         names = (headers.QUEUE, headers.EXCHANGE, headers.ROUTING_KEY)
         queue, exchange, key = (properties.header_field(name) for name in names)
         way = self._find((queue, exchange, key), self._policies())
         assert way is not None  # or it would not have been sent up the ladder
+        if not way.bcc:
+            was_refused = properties.header_field(headers.REFUSED) is not None
+            way = self._past_what_is_full(way, queue, was_refused=was_refused)
         put = {"BCC": way.bcc[len(_BCC) :]} if way.bcc else {}
         raw = properties.with_headers(put, remove=(headers.NOT_BEFORE,)).raw
-        return Publish(way.route.exchange, way.route.routing_key, raw, sent.body)
+        return self._unless_gone(Publish(*way.route, raw, sent.body))
 
     async def _restore(self, sent: Publish, properties: Properties) -> Publish:
         """Find its queue, which nothing is bound for, and send it once more."""
@@ -202,17 +228,23 @@ class ReturnPlan:
             return _SecondTry(sent.exchange, sent.routing_key, sent.properties, sent.body)
         # A queue that only its owner's connection may touch: by the way it came.
         by = Route(exchange=_text(properties, headers.EXCHANGE), routing_key=sent.routing_key)
-        return _sent_by(by, properties, sent.body)
+        return self._unless_gone(_sent_by(by, properties, sent.body))
 
     def _may_go_by_exchange(self, key: str) -> bool:
         policy = self._policies().find(key)
         return policy is not None and policy.return_to == "exchange"
 
     def _wait_again(self, sent: Publish, properties: Properties) -> Publish:
+        if gone := self._avoided.gone(self._tier_again.exchange):
+            return self._dead_letters.after(sent, gone.why)
         return _sent_by(self._tier_again, properties, sent.body)
 
     def poisoned(self, delivery: Delivery, reason: str) -> Park | Stay:
         return self._dead_letters.poisoned(reason)
+
+
+def _not_taken(exchange: str, outcome: Returned) -> str:
+    return f"no queue took it back: {outcome.reason} from exchange {exchange!r}"
 
 
 def _sent_by(route: Route, properties: Properties, body: bytes) -> Publish:

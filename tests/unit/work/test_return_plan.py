@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from structlog.testing import capture_logs
 
 from redrive.amqp import Connection, Delivery, Properties, Publish, Refused, Returned, fields
 from redrive.broker.topology import return_key
@@ -320,3 +321,197 @@ async def test_a_message_whose_rung_does_not_take_it_comes_back_rather_early_tha
     properties = Properties.read(again.properties)
     assert properties.header("BCC") == [return_key("orders")]
     assert properties.header(headers.NOT_BEFORE) is None
+
+
+def decided(returns: ReturnPlan, message: Delivery) -> Publish:
+    sent = returns.decide(message, "guest")
+    assert isinstance(sent, Publish)
+    return sent
+
+
+async def after(returns: ReturnPlan, sent: Publish, outcome: Returned | Refused) -> Publish:
+    again = await returns.reconsider(delivery(), sent, outcome)
+    assert isinstance(again, Publish)
+    return again
+
+
+def reason_of(dead: Publish) -> str:
+    assert dead.exchange == "dlq-exchange"
+    found = Properties.read(dead.properties)
+    assert found.header("BCC") is None
+    return str(found.header(headers.ERROR_REASON))
+
+
+def with_header(message: Delivery, name: str, field: bytes) -> Delivery:
+    raw = Properties.read(message.properties).with_headers({name: field}).raw
+    return Delivery(1, False, message.exchange, message.routing_key, raw, message.body)
+
+
+FORBIDDEN = Returned(403, "ACCESS_REFUSED - write access to exchange 'x' refused")
+MISSING = Returned(404, "NOT_FOUND - no exchange 'x'")
+
+
+async def test_where_the_return_exchange_is_forbidden_messages_are_dead_and_do_not_try_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = StubPath(lambda: True)
+    returns = plan(path)
+    with capture_logs() as logs:
+        dead = await after(returns, decided(returns, delivery()), FORBIDDEN)
+        assert "ACCESS_REFUSED" in reason_of(dead)
+        assert path.asked == []
+        failed = with_header(delivery(), headers.ERROR_REASON, fields.longstr("no stock"))
+        for message, before in ((delivery(), ""), (failed, " (the failure before: no stock)")):
+            reason = reason_of(decided(returns, message))
+            assert "ACCESS_REFUSED" in reason
+            assert reason.endswith(before)
+        await after(plan(path), decided(plan(path), delivery()), FORBIDDEN)  # of another tier
+    (said,) = logs
+    assert (said["event"], said["exchange"]) == (
+        "return_path.exchange_forbidden",
+        "redrive-return",
+    )
+    assert said["reason"] == FORBIDDEN.reason
+    assert said["remedy"] == "grant the user the permission to write to redrive-return"
+    later = time.monotonic() + 301
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    sent = decided(returns, delivery())
+    assert sent.exchange == "redrive-return"
+    with capture_logs() as logs:
+        await after(returns, sent, FORBIDDEN)
+    assert len(logs) == 1
+
+
+async def test_a_routing_key_that_is_forbidden_stops_no_others() -> None:
+    returns = plan(StubPath(lambda: True))
+    text = "ACCESS_REFUSED - access to topic 'k' in exchange 'redrive-return' refused"
+    dead = await after(returns, decided(returns, delivery()), Returned(403, text))
+    assert "access to topic 'k'" in reason_of(dead)
+    assert decided(returns, delivery()).exchange == "redrive-return"
+
+
+async def test_where_the_ladder_is_forbidden_messages_come_back_early_and_do_not_try_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    returns = plan(StubPath(lambda: True))
+    with capture_logs() as logs:
+        early = await after(returns, decided(returns, due_in(100)), FORBIDDEN)
+        at_once = decided(returns, due_in(100))
+    for back in (early, at_once):
+        assert (back.exchange, back.routing_key) == ("redrive-return", "k")
+        found = Properties.read(back.properties)
+        assert found.header("BCC") == [return_key("orders")]
+        assert found.header(headers.NOT_BEFORE) is None
+    (said,) = logs
+    assert (said["event"], said["exchange"]) == ("return_path.exchange_forbidden", "amq.default")
+    later = time.monotonic() + 301
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert decided(returns, due_in(100)).routing_key == "redrive-after-64000ms"
+
+
+async def test_what_only_its_exchange_can_bring_back_does_not_try_one_that_is_gone() -> None:
+    returns = plan(StubPath(lambda: False))
+    by_its_own = await after(returns, decided(returns, delivery()), NO_ROUTE)
+    assert by_its_own.exchange == "work"
+    await after(returns, by_its_own, MISSING)
+    dead = await after(returns, decided(returns, delivery()), NO_ROUTE)
+    assert "NOT_FOUND" in reason_of(dead)
+
+
+async def test_what_comes_back_early_does_not_try_an_exchange_that_is_gone() -> None:
+    returns = by_exchange(StubPath(lambda: True))
+    await after(returns, decided(returns, delivery()), MISSING)
+    dead = await after(returns, decided(returns, due_in(100)), NO_ROUTE)
+    assert "NOT_FOUND" in reason_of(dead)
+    assert Properties.read(dead.properties).header(headers.NOT_BEFORE) is None
+
+
+async def test_what_was_refused_and_comes_back_early_goes_to_its_queue_alone() -> None:
+    returns = by_exchange(StubPath(lambda: True))
+    message = with_header(due_in(100), headers.REFUSED, fields.boolean(True))
+    back = await after(returns, decided(returns, message), NO_ROUTE)
+    assert back.exchange == "redrive-return"
+    assert Properties.read(back.properties).header("BCC") == [return_key("orders")]
+
+
+async def test_what_an_exchange_refused_waits_while_the_return_exchange_is_missing() -> None:
+    path = StubPath(down)
+    returns = by_exchange(path)
+    sent, other = decided(returns, delivery()), decided(returns, delivery())
+    alone = await after(returns, sent, Refused())
+    assert (await after(returns, alone, MISSING)).exchange == LAST_TIER.exchange
+    waits = await after(returns, other, Refused())
+    assert (waits.exchange, waits.routing_key) == LAST_TIER
+    assert Properties.read(waits.properties).header(headers.REFUSED) is True
+
+
+@pytest.mark.parametrize("outcome", [MISSING, FORBIDDEN], ids=["missing", "forbidden"])
+async def test_nothing_waits_in_a_tier_that_is_gone(outcome: Returned) -> None:
+    returns = plan(StubPath(down))
+    waits = await after(returns, decided(returns, delivery()), MISSING)
+    assert (waits.exchange, waits.routing_key) == LAST_TIER
+    await after(returns, waits, outcome)
+    assert "from exchange 'route-delay'" in reason_of(decided(returns, delivery()))
+    full = Publish("redrive-return", "k", delivery().properties, b"{}")
+    assert "from exchange 'route-delay'" in reason_of(await after(returns, full, Refused()))
+
+
+class TestManyThatAreMissing:
+    """Names of exchanges come from headers: there can be any number."""
+
+    @pytest.fixture(autouse=True)
+    def _time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+        self.path = StubPath(lambda: True)
+        self.path.exchanges = False
+        self.avoided = avoided.Avoided(self.path)
+
+    async def look(self) -> list[str]:
+        """Whom one look asks for."""
+        self.now += 1.5
+        self.path.asked.clear()
+        await self.avoided.look()
+        return list(self.path.asked)
+
+    def note(self, *names: str) -> None:
+        for name in names:
+            self.avoided.note_gone(name, 404, "why")
+
+    async def test_a_few_are_looked_for_at_a_time_and_all_in_turn(self) -> None:
+        names = [f"e{number}" for number in range(10)]
+        self.note(*names)
+        looks = [await self.look() for _ in range(5)]
+        assert [len(each) for each in looks] == [4] * 5
+        assert [name for each in looks for name in each] == names * 2
+
+    async def test_a_second_passes_after_a_look_however_long_it_took(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def slow(_exchange: str) -> bool:
+            self.now += 5
+            return False
+
+        monkeypatch.setattr(self.path, "has_exchange", slow)
+        self.note("e")
+        await self.look()
+        ended = self.now
+        await self.avoided.look()
+        assert self.now == ended
+
+    async def test_what_no_message_is_for_is_forgotten(self) -> None:
+        self.note("forged", "used")
+        self.avoided.note_gone("forbidden", 403, "why")
+        for _ in range(300):
+            assert self.avoided.gone("used")
+            asked = await self.look()
+        assert asked == ["used"]
+        assert list(self.avoided._gone) == ["used"]
+
+    async def test_what_messages_were_for_is_looked_for_first_after_a_long_pause(self) -> None:
+        self.note("used")
+        await self.look()
+        assert self.avoided.gone("used")
+        self.now += 3600
+        assert await self.look() == ["used"]
+        assert self.avoided.gone("used")
