@@ -227,8 +227,9 @@ class ReturnPlan:
         if bindable:
             return _SecondTry(sent.exchange, sent.routing_key, sent.properties, sent.body)
         # A queue that only its owner's connection may touch: by the way it came.
-        by = Route(exchange=_text(properties, headers.EXCHANGE), routing_key=sent.routing_key)
-        return self._unless_gone(_sent_by(by, properties, sent.body))
+        raw = properties.with_headers({}, remove=("BCC",)).raw
+        by = _text(properties, headers.EXCHANGE)
+        return self._unless_gone(_SecondTry(by, sent.routing_key, raw, sent.body))
 
     def _may_go_by_exchange(self, key: str) -> bool:
         policy = self._policies().find(key)
@@ -258,7 +259,7 @@ def _text(properties: Properties, name: str) -> str:
 
 
 class _SecondTry(Publish):
-    """A return that was sent once more after its binding was restored."""
+    """A return that was sent once more, by a binding that was restored or by its own exchange."""
 
     __slots__ = ()
 

@@ -51,10 +51,10 @@ def plan(path: ReturnPath, *, parks: bool = False) -> ReturnPlan:
     return ReturnPlan(names, PolicyBook, path, tier_again=LAST_TIER, parks=parks)
 
 
-def delivery(queue: bytes = b"orders") -> Delivery:
+def delivery(queue: bytes = b"orders", *, exchange: str = "work") -> Delivery:
     put = {
         headers.QUEUE: b"S" + len(queue).to_bytes(4) + queue,
-        headers.EXCHANGE: fields.longstr("work"),
+        headers.EXCHANGE: fields.longstr(exchange),
         headers.ROUTING_KEY: fields.longstr("k"),
         headers.ATTEMPT: fields.int32(1),
     }
@@ -104,6 +104,16 @@ async def test_a_queue_is_looked_for_by_its_very_bytes(bindable: bool) -> None:
     assert [name.encode("utf-8", "surrogateescape") for name in path.asked] == [b"caf\xe9"]
     assert again.exchange == ("redrive-return" if bindable else "work")
     assert again.routing_key == "k"
+
+
+async def test_a_forged_exchange_does_not_send_a_message_in_a_circle() -> None:
+    """Of an exclusive queue, said to come by the very exchange that goes to one queue."""
+    forged = delivery(exchange="redrive-return")
+    again = await returned(StubPath(lambda: False), forged)
+    assert again.exchange == "redrive-return"
+    dead = await plan(StubPath(lambda: False)).reconsider(forged, again, NO_ROUTE)
+    assert isinstance(dead, Publish)
+    assert dead.exchange == "dlq-exchange"
 
 
 def test_poison_parks_only_where_rejected_messages_are_known_to_be_kept() -> None:
