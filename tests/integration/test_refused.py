@@ -236,9 +236,14 @@ async def test_a_letter_that_finds_no_return_exchange_is_sent_again_later(
         await stored(store, 1)
         claims = await claimed(store)
         await sender.open()
+        assert await sender.has_way(), "nothing is known to the contrary"
         (sent,) = await sender.send(claims)
+        assert not await sender.has_way()
+        async with channel_to(vhost.url) as channel:
+            await channel.declare_exchange("redrive-return", "topic")
+        assert await sender.has_way()
         await sender.close()
-    assert (sent.result, sent.passing) == (Result.REFUSED, True)
+    assert (sent.result, sent.passing, sent.no_way) == (Result.REFUSED, True, True)
     assert "run 'redrive topology apply'" in sent.reason
 
 
