@@ -174,6 +174,8 @@ MEANINGS = {
     "worker.back": "The worker can send again",
     "worker.lost": "The broker is lost; the worker comes back by itself",
     "worker.ready": "The worker can send",
+    "worker.return_exchange_missing": "Letters found no exchange to go back by; they wait until it"
+    " is made again, and that counts as no revival",
     "worker.store_away": "The store is away; the worker waits",
 }
 

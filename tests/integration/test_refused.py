@@ -165,6 +165,29 @@ async def test_what_waits_for_room_in_the_dead_letter_queue_costs_its_queue_no_d
         assert identities(await take_all(vhost.url, DEAD)) == ["m"]
 
 
+async def test_while_the_dead_letter_exchange_is_missing_one_tries_and_all_arrive_when_it_is_back(
+    vhost: Vhost,
+) -> None:
+    settings, expected = topology("quorum"), [str(number) for number in range(20)]
+    async with retrying(vhost.url, settings, {"other": 1}) as retrier:
+        tries = _tries_of(retrier.movers[0]._plan)
+        await declare_origin(vhost.url, "failing", "quorum", "k")
+        async with channel_to(vhost.url) as channel:
+            await channel.delete_exchange("dlq-exchange")
+        async with handling(vhost.url, "failing", never):
+            for each in expected:
+                await publish_one(vhost.url, "k", each)
+            await eventually_async(lambda: tries)
+            await holds(vhost.url, "retry-queue", 0)
+            known = len(tries)
+            await eventually_async(lambda: len(tries) >= known + 3, what="it is tried again")
+        assert len(tries) < 2 * len(expected)
+        await declare_topology(vhost.url, settings)
+        await holds(vhost.url, DEAD, len(expected))
+    dead = await take_all(vhost.url, DEAD)
+    assert sorted(identities(dead)) == sorted(expected)
+
+
 async def test_a_stop_gives_back_what_waits_for_room(
     vhost: Vhost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,9 +259,14 @@ async def test_a_letter_that_finds_no_return_exchange_is_sent_again_later(
         await stored(store, 1)
         claims = await claimed(store)
         await sender.open()
+        assert await sender.has_way(), "nothing is known to the contrary"
         (sent,) = await sender.send(claims)
+        assert not await sender.has_way()
+        async with channel_to(vhost.url) as channel:
+            await channel.declare_exchange("redrive-return", "topic")
+        assert await sender.has_way()
         await sender.close()
-    assert (sent.result, sent.passing) == (Result.REFUSED, True)
+    assert (sent.result, sent.passing, sent.no_way) == (Result.REFUSED, True, True)
     assert "run 'redrive topology apply'" in sent.reason
 
 

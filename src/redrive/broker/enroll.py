@@ -40,7 +40,7 @@ from redrive.broker.enrollment import (
 from redrive.broker.live import SpareChannel, examine, is_down, live_exchange, live_queue
 from redrive.broker.management import Management
 from redrive.broker.topology import Binding, Topology
-from redrive.errors import BrokerError, NotFound, RedriveError
+from redrive.errors import BrokerError, ChannelClosed, NotFound, RedriveError
 from redrive.settings.sections import TopologyNames
 
 SHOWN_WITHIN: Final = timedelta(seconds=30)
@@ -70,7 +70,7 @@ class Unenrolled:
 @dataclass(frozen=True, slots=True)
 class _Run:
     """What one run of enroll does to a queue: what there was before, and how to take back what it
-    made. A step is noted before it is made: of one that failed nobody knows whether it was."""
+    made. A step is noted before it is made: without an answer nobody knows whether it was."""
 
     intent: Intent
     policy: Policy | None
@@ -216,9 +216,15 @@ class Enroller:
                 if binding in run.bindings:
                     continue
                 mark = _mark(run.intent, binding)
-                run.undo.append(partial(self._unbind, [(binding, mark)]))
                 channel = await wire.open()
-                await channel.bind_queue(binding.queue, binding.exchange, binding.routing_key, mark)
+                run.undo.append(partial(self._unbind, [(binding, mark)]))
+                try:
+                    await channel.bind_queue(
+                        binding.queue, binding.exchange, binding.routing_key, mark
+                    )
+                except ChannelClosed:  # an answer, and it is no
+                    run.undo.pop()
+                    raise
         finally:
             await wire.close()
 

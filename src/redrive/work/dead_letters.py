@@ -2,8 +2,12 @@
 
 It goes by the dead letter exchange. A queue that is full refuses it, and not for the others that
 are bound there: they have it. So what was refused is sent on to the dead letter queue alone, marked
-as a possible second copy, until it has room; whoever may not write to a queue by its name tries the
-exchange again.
+as a possible second copy, until it has room.
+
+By the exchange it is tried again where that is missing or forbidden, or where we may not write to a
+queue by its name. Each such try closes the channel on what is on its way, or gives the other queues
+a copy more. So one message tries at a time, ever more seldom, and the others wait (`turns.py`),
+also those that come meanwhile.
 
 What its consumer said of the failure stays: Redrive's own trouble with the message goes in front of
 the reason, and never in place of the error's type.
@@ -12,6 +16,7 @@ the reason, and never in place of the error's type.
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import Final, NamedTuple
 
 from redrive.amqp import Delivery, Properties, Publish, Refused, Returned, fields
@@ -21,11 +26,16 @@ from redrive.amqp.republish import Draft, marked_redelivered, shortened
 from redrive.domain import headers
 from redrive.domain.retry import Dead
 from redrive.work.mover import Instruction, Later, Park, Stay
+from redrive.work.turns import Turns
 
 _ERROR_TYPE: Final = octets(headers.ERROR_TYPE)
 _ERROR_REASON: Final = octets(headers.ERROR_REASON)
 _FORBIDDEN: Final = 403
 _WAIT_FOR_ROOM: Final = timedelta(seconds=5)
+_LONGEST_PAUSE: Final = timedelta(minutes=1)
+"""Between two tries of an exchange that is missing or forbidden."""
+_LONGEST_PAUSE_OF_FULL: Final = timedelta(minutes=10)
+"""Between two tries of an exchange with a full queue, of which others get a copy."""
 _LONGEST_WAIT: Final = timedelta(minutes=20)
 """How long a message is held that nobody takes. Each return counts towards a foreign queue's
 delivery limit, so seldom; but well within the 30 minutes after which a broker takes a delivery back
@@ -49,13 +59,15 @@ class DeadLetters:
         self._queue = Route("", queue)
         self._may_name_it = True
         self._parks = parks
+        self._turns = Turns()
+        self._why = ""  # others wait for their turn
 
-    def from_draft(self, delivery: Delivery, draft: Draft, dead: Dead) -> Publish:
+    def from_draft(self, delivery: Delivery, draft: Draft, dead: Dead) -> Instruction:
         """A failed message that is not retried. What its consumer said of the error stays."""
         for name, text in ((_ERROR_TYPE, dead.error_type), (_ERROR_REASON, dead.reason)):
             if text_of(draft.ours.get(name)) is None:
                 draft.ours[name] = fields.longstr(text)
-        return self._publish(draft.seal(), delivery.body)
+        return self.in_turn(self._publish(draft.seal(), delivery.body))
 
     def after(self, sent: Publish, reason: str, *, retried: bool = True) -> Publish:
         """A message that was on its way elsewhere and got stuck. Where that was the beginning of a
@@ -89,30 +101,64 @@ class DeadLetters:
         where = f"the dead letter queue behind {self._route.exchange!r}"
         reason = f"{where} {trouble(outcome)}; {_remedy(outcome)}"
         waited = sent.waited if isinstance(sent, _Stuck) else timedelta()
-        if waited >= _LONGEST_WAIT:
-            return Stay(reason, timedelta())
         by_name = (sent.exchange, sent.routing_key) == self._queue
         if by_name and isinstance(outcome, Returned):
             self._may_name_it = self._may_name_it and outcome.code != _FORBIDDEN
-        route, raw, at_once = self._route, sent.properties, False
         if isinstance(outcome, Refused):
-            raw = marked_redelivered(raw)
+            raw = marked_redelivered(sent.properties)
             if self._may_name_it:
-                route, at_once = self._queue, not by_name
-        again = _Stuck(*route, raw, sent.body)
-        again.waited = waited if at_once else waited + _WAIT_FOR_ROOM
-        return again if at_once else Later(again, reason, _WAIT_FOR_ROOM)
+                alone = _Stuck(*self._queue, raw, sent.body, waited)
+                if not by_name:
+                    return alone
+                if waited >= _LONGEST_WAIT:
+                    return Stay(reason, timedelta())
+                alone.waited += _WAIT_FOR_ROOM
+                return Later(alone, reason, _WAIT_FOR_ROOM)
+            longest = _LONGEST_PAUSE_OF_FULL
+        else:
+            raw, longest = sent.properties, _LONGEST_PAUSE
+        self._why = reason
+        self._turns.failed(_WAIT_FOR_ROOM, longest)
+        again = _Stuck(*self._route, raw, sent.body, waited)
+        return self._wait_for_turn(again) or again
+
+    def in_turn(self, publish: Publish) -> Instruction:
+        """A message on its way by the exchange; if others wait for that, it waits among them."""
+        if self._turns.is_open:
+            return publish
+        waits = _Stuck(publish.exchange, publish.routing_key, publish.properties, publish.body)
+        return self._wait_for_turn(waits) or waits
+
+    def _wait_for_turn(self, stuck: _Stuck) -> Later | Stay | None:
+        """What to do with a message until it may be tried; None if it may now."""
+        wait = self._turns.take()
+        if not wait:
+            return None
+        wait = min(wait, _LONGEST_WAIT - stuck.waited)
+        if wait <= timedelta():
+            return Stay(self._why, timedelta())
+        stuck.waited += wait
+        return Later(stuck, self._why, wait, instead=partial(self._wait_for_turn, stuck))
 
     def _publish(self, properties: bytes, body: bytes) -> Publish:
         return Publish(self._route.exchange, self._route.routing_key, properties, body)
 
 
 class _Stuck(Publish):
-    """A message that the dead letter queue did not take before."""
+    """A message that the dead letter queue did not take before, or that waits for its turn."""
 
     __slots__ = ("waited",)
 
-    waited: timedelta
+    def __init__(
+        self,
+        exchange: str,
+        routing_key: str,
+        properties: bytes,
+        body: bytes,
+        waited: timedelta = timedelta(),
+    ) -> None:
+        super().__init__(exchange, routing_key, properties, body)
+        self.waited = waited
 
 
 def trouble(outcome: Returned | Refused) -> str:

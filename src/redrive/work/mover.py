@@ -74,11 +74,13 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Publish it after a wait. A stop before that gives the delivery back."""
+    """Publish it after a wait, unless there is something else to do with it by then. A stop before
+    that gives the delivery back."""
 
     publish: Publish
     reason: str
     wait: timedelta
+    instead: Callable[[], Instruction | None] = lambda: None
 
 
 Instruction = Publish | Park | Stay | Hold | Later
@@ -452,7 +454,7 @@ class MoverSession:
         if self._stopping.is_set():
             self._give_back(delivery)
         else:
-            self._follow(delivery, later.publish)
+            self._follow(delivery, later.instead() or later.publish)
 
     async def _give_back_later(self, delivery: Delivery, stay: Stay) -> None:
         self._say_stays(delivery, stay.reason)

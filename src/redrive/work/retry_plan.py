@@ -124,7 +124,8 @@ class RetryPlan:
             where = f"the delay queue behind {sent.exchange!r} with key {sent.routing_key!r}"
             if isinstance(outcome, Refused):  # another queue that somebody bound there may have it
                 sent.properties = marked_redelivered(sent.properties)
-        return self._dead_letters.after(sent, f"{where} {trouble(outcome)}", retried=False)
+        dead = self._dead_letters.after(sent, f"{where} {trouble(outcome)}", retried=False)
+        return self._dead_letters.in_turn(dead)
 
     def poisoned(self, delivery: Delivery, reason: str) -> Park | Stay:
         return self._dead_letters.poisoned(reason)

@@ -93,6 +93,8 @@ class Sent:
     """Whether what refused it will pass: a queue that is full, or down."""
     unwritten: bool = False
     """Whether it was refused because the connection was gone before anything of it was written."""
+    no_way: bool = False
+    """Whether it was refused because the return exchange is missing, by which all go to a queue."""
 
 
 class Sender:
@@ -120,6 +122,7 @@ class Sender:
         self._connection: Connection | None = None
         self._publisher: Publisher | None = None
         self._trusted: set[str] = set()  # exchanges that took a message on this channel
+        self._has_way = True  # as far as the last letter has told
 
     async def open(self) -> None:
         """Connect. Raises `BrokerError`."""
@@ -157,6 +160,12 @@ class Sender:
         if not self._connection.is_open:
             raise ConnectionLost("the connection to the broker was lost")
 
+    async def has_way(self) -> bool:
+        """Whether the return exchange is there. It is looked for only once it was missing."""
+        if not self._has_way:
+            self._has_way = await self._path.has_exchange(self._return_exchange)
+        return self._has_way
+
     async def send(self, claims: Sequence[Claim]) -> list[Sent]:
         """Send letters; what became of each, in order. Never raises what a broker does."""
         done: dict[int, Sent] = {}
@@ -169,6 +178,8 @@ class Sender:
         for some in self._in_groups(drafted):
             for sent in await self._send_all(some):
                 done[id(sent.claim)] = sent
+                if sent.no_way:
+                    self._has_way = False
         return [done[id(claim)] for claim in claims]
 
     # What is sent
@@ -329,7 +340,9 @@ def _unanswered(sending: _Sending, error: RedriveError, *, alone: bool) -> Sent:
         if error.code == _MISSING and claim.queue is not None and sending.tries == 1:
             # The way to every queue: nothing of that is the letter's.
             reason = f"{where}{error.text}; run 'redrive topology apply'"
-            return Sent(claim=claim, result=Result.REFUSED, reason=reason, passing=True)
+            return Sent(
+                claim=claim, result=Result.REFUSED, reason=reason, passing=True, no_way=True
+            )
         return Sent(claim=claim, result=Result.REFUSED, reason=f"{where}{error.text}")
     if isinstance(error, _NotSent | Unpublishable):
         unwritten = isinstance(error, _NotSent)

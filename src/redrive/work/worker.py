@@ -3,7 +3,8 @@
     due → strategy → claim → send → record → (verdict: see `verdict_watch` and `receipts`)
 
 What it guarantees:
-- Nothing is claimed while the broker is away or blocks publishers.
+- Nothing is claimed while the broker is away or blocks publishers, nor once a letter has told that
+  the return exchange is missing, until that is back: a mistake in the topology fails no letter.
 - What was claimed is sent and recorded, or its lease ends and it is in doubt (`sender.py`).
 - While the store is away, what was sent is recorded as soon as it is back, within the lease.
 
@@ -45,6 +46,8 @@ _RECORD_FOR: Final = 30.0
 """Seconds for which recording is tried while the store is away; then the lease tells."""
 FULL_AGAIN: Final = timedelta(minutes=1)
 """When a letter is tried again whose queue was full or down."""
+_LOOK_FOR_WAY: Final = 5.0
+"""Seconds between two looks for the return exchange while it is missing."""
 
 
 class Recording(Protocol):
@@ -138,6 +141,10 @@ class Worker:
             await self._while_blocked(sender)
             if self._stopping.is_set():
                 return
+            if not await sender.has_way():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), _LOOK_FOR_WAY)
+                continue
             try:
                 looked_at = await self.round(sender)
                 wait = 0.0 if looked_at else await self._until_due()
@@ -187,6 +194,9 @@ class Worker:
             for each, outcome in zip(sent, outcomes, strict=True):
                 log_sent(self._log, each)
                 tell_refused(self._events, outcome)
+            if any(each.no_way for each in sent):
+                remedy = "run 'redrive topology apply'"
+                self._log.warning("worker.return_exchange_missing", remedy=remedy)
         return taken.looked_at
 
     # Deciding
@@ -228,18 +238,20 @@ class Worker:
         )
 
     def _outcome(self, sent: Sent) -> Outcome:
-        """What is noted. A queue that is full or down is tried again, and counts as a revival."""
+        """What is noted. A queue that is full or down is tried again, and counts as a revival; that
+        the way to every queue is missing does not."""
         letter = sent.claim.letter
         if sent.result is not Result.REFUSED or not sent.passing:
             return Outcome(claim=sent.claim, result=sent.result, reason=sent.reason)
-        last = letter.dlq_retry_count + 1 >= self._max_revivals
+        counts = not sent.no_way
+        last = counts and letter.dlq_retry_count + 1 >= self._max_revivals
         return Outcome(
             claim=sent.claim,
             result=sent.result,
             reason=sent.reason,
             after=State.FAILED if last else State.PENDING,
             retry_in=FULL_AGAIN,
-            revival=True,
+            revival=counts,
         )
 
 

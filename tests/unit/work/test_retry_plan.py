@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,15 +21,33 @@ from redrive.amqp import (
 from redrive.domain import headers
 from redrive.domain.policy import Policy, PolicyBook
 from redrive.settings.sections import QueueSettings, TopologySettings
+from redrive.work import dead_letters
 from redrive.work.dead_letters import DeadLetters, Route
 from redrive.work.mover import Later, Limits, Park, Stay
 from redrive.work.retrier import Retrier, retry_names
 from redrive.work.retry_plan import RetryPlan
+from redrive.work.turns import Turns
 
 BOOK = PolicyBook(file=[Policy(name="#", max_retries=2)])
 FAILED_AT = datetime(2026, 11, 16, 2, 48, 31, tzinfo=UTC)
 NO_ROUTE = Returned(312, "NO_ROUTE")
 FORBIDDEN = Returned(403, "ACCESS_REFUSED - write access to exchange 'route-delay' refused")
+MISSING = Returned(404, "NOT_FOUND - no exchange 'dlq-exchange' in vhost '/'")
+
+
+@dataclass
+class Clock:
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(dead_letters, "Turns", lambda: Turns(found))
+    return found
 
 
 def plan(**options: Any) -> RetryPlan:
@@ -202,6 +221,83 @@ async def test_who_may_not_name_the_dead_letter_queue_is_refused_that_once() -> 
     again = await decides.reconsider(message, later.publish, Refused())
     assert isinstance(again, Later)
     assert again.publish.exchange == "dlq-exchange"
+
+
+DEAD = delivery({headers.ATTEMPT: fields.int32(2)})
+
+
+async def tries_in(
+    decides: RetryPlan, clock: Clock, messages: int, outcome: Returned | Refused, span: timedelta
+) -> int:
+    """How often the exchange is tried with messages that it does not take, as the Mover would."""
+    tries = 0
+    waiting: list[tuple[float, Any]] = [
+        (clock.now, decides.decide(DEAD, "guest")) for _ in range(messages)
+    ]
+    until = clock.now + span.total_seconds()
+    while waiting:
+        waiting.sort(key=lambda each: each[0])
+        at, found = waiting.pop(0)
+        if at > until:
+            break
+        clock.now = max(clock.now, at)
+        if isinstance(found, Later):
+            found = found.instead() or found.publish
+        while isinstance(found, Publish):
+            tries += found.exchange == "dlq-exchange"
+            said = outcome if found.exchange else FORBIDDEN
+            found = await decides.reconsider(DEAD, found, said)
+        if isinstance(found, Stay):  # it is given back, and comes again
+            found = decides.decide(DEAD, "guest")
+        wait = found.wait.total_seconds() if isinstance(found, Later) else 0.0
+        waiting.append((clock.now + wait, found))
+    return tries
+
+
+async def test_who_may_not_name_a_full_dead_letter_queue_tries_its_exchange_seldom(
+    clock: Clock,
+) -> None:
+    """Another queue that is bound there gets a copy with each try."""
+    decides = plan()
+    assert await tries_in(decides, clock, 1, Refused(), timedelta(minutes=20)) <= 9
+    assert await tries_in(decides, clock, 1, Refused(), timedelta(hours=10)) <= 62
+
+
+@pytest.mark.parametrize("outcome", [MISSING, FORBIDDEN])
+async def test_what_waits_for_a_dead_letter_exchange_is_tried_one_at_a_time(
+    clock: Clock, outcome: Returned
+) -> None:
+    """Each try closes the channel on all that is on its way."""
+    decides = plan()
+    first_tries = 100
+    found = await tries_in(decides, clock, first_tries, outcome, timedelta(minutes=20))
+    assert found <= first_tries + 25
+    assert await tries_in(decides, clock, 100, outcome, timedelta(minutes=20)) <= 25
+
+
+async def test_what_is_dead_while_others_wait_for_the_exchange_waits_with_them_unmarked(
+    clock: Clock,
+) -> None:
+    decides = plan()
+    sent = decides.decide(DEAD, "guest")
+    assert isinstance(sent, Publish)
+    first = await decides.reconsider(DEAD, sent, MISSING)
+    second = decides.decide(DEAD, "guest")
+    tier = decides.decide(delivery(), "guest")
+    assert isinstance(tier, Publish)
+    third = await decides.reconsider(delivery(), tier, Refused())
+    for waits in (first, second, third):
+        assert isinstance(waits, Later)
+        assert waits.reason.endswith("run 'redrive topology apply'")
+        assert waits.publish.exchange == "dlq-exchange"
+    assert isinstance(first, Later)
+    assert isinstance(second, Later)
+    assert Properties.read(second.publish.properties).header(headers.REDELIVERED) is None
+    clock.now += 5
+    assert first.instead() is None, "it is its turn"
+    assert isinstance(second.instead(), Later)
+    clock.now += 5
+    assert second.instead() is None, "of the first nothing was heard"
 
 
 @pytest.mark.parametrize(

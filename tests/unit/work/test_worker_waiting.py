@@ -1,4 +1,4 @@
-"""While the broker takes nothing, a worker claims nothing."""
+"""While the broker takes nothing, or the way back is missing, a worker claims nothing."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ import asyncio
 from datetime import timedelta
 from typing import Any, cast
 
+import pytest
+
+from redrive.domain.letter import Claim, Result
+from redrive.domain.lifecycle import State
 from redrive.domain.strategy import Rules, Timetable
 from redrive.store.sendings import Sendings
+from redrive.work import worker as worker_module
 from redrive.work.conditions import Conditions
-from redrive.work.sender import Sender
+from redrive.work.sender import Sender, Sent
 from redrive.work.worker import Worker
+from tests.unit.work.letters import a_letter, an_envelope
 
 
 class Blocked:
@@ -29,6 +35,25 @@ class Blocked:
     async def ready(self) -> None:
         self.asked.set()
         await self.unblocked.wait()
+
+    async def has_way(self) -> bool:
+        return True
+
+
+class Astray(Blocked):
+    """A sender that found no return exchange, until it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked_again = asyncio.Event()
+
+    async def ready(self) -> None: ...
+
+    async def has_way(self) -> bool:
+        if self.asked.is_set():
+            self.asked_again.set()
+        self.asked.set()
+        return self.unblocked.is_set()
 
 
 class Counting(Worker):
@@ -81,3 +106,49 @@ async def test_a_worker_ends_while_the_broker_takes_nothing() -> None:
         working.stop()
         await running
     assert working.rounds == 0
+
+
+async def test_while_the_return_exchange_is_missing_a_worker_claims_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker_module, "_LOOK_FOR_WAY", 0.001)
+    sender = Astray()
+    working = worker(sender)
+    running = asyncio.create_task(working.run())
+    async with asyncio.timeout(10):
+        await sender.asked_again.wait()
+        assert working.rounds == 0
+        sender.unblocked.set()
+        await running
+    assert working.rounds == 1
+
+
+async def test_a_worker_ends_while_the_return_exchange_is_missing() -> None:
+    sender = Astray()
+    working = worker(sender)
+    running = asyncio.create_task(working.run())
+    async with asyncio.timeout(4):
+        await sender.asked.wait()
+        working.stop()
+        await running
+    assert working.rounds == 0
+
+
+@pytest.mark.parametrize(
+    ("no_way", "after", "revival"), [(True, State.PENDING, False), (False, State.FAILED, True)]
+)
+def test_a_missing_return_exchange_is_no_revival_and_fails_no_letter(
+    no_way: bool, after: State, revival: bool
+) -> None:
+    """It has had four of five revivals: a queue that is full would be the last."""
+    claim = Claim(
+        letter=a_letter(dlq_retry_count=4),
+        generation=5,
+        envelope=an_envelope(),
+        queue="orders",
+        exchange=None,
+    )
+    sent = Sent(claim=claim, result=Result.REFUSED, reason="why", passing=True, no_way=no_way)
+    outcome = worker(Blocked())._outcome(sent)
+    assert (outcome.after, outcome.revival, outcome.result) == (after, revival, Result.REFUSED)
+    assert outcome.retry_in
