@@ -52,8 +52,10 @@ MEANINGS = {
     "collector.not_understood": (
         "A message could not be read; it is a letter with less in it. Please report it"
     ),
-    "collector.prefetch_lowered": "Large messages and a slow store: fewer are taken at a time from"
-    " now on",
+    "collector.prefetch_lowered": "Large messages and a slow store: fewer are taken at a time"
+    " until there is room",
+    "collector.prefetch_raised": "There was room for a minute: up to twice as many are taken at a"
+    " time",
     "collector.queues_unread": "Queues could not be listed; the next look is in 30 seconds",
     "collector.ready": "The collector consumes its queue",
     "collector.stream": "A queue to be collected is a stream, which cannot be emptied",

@@ -100,7 +100,10 @@ async def test_collectors_of_many_queues_have_one_budget_while_the_store_is_slow
     vhost: Vhost, tmp_path: Path, store: SlowStore
 ) -> None:
     async with collecting(vhost, tmp_path):
-        await eventually_async(lambda: Watched.most > BUDGET)
+        await eventually_async(
+            lambda: [each.is_over_budget for each in Watched.together] == [True] * len(QUEUES),
+            what="more than its share for each",
+        )
         await store.has_all()
     # One read of each socket may overshoot, by the messages that it completes.
     assert Watched.most <= BUDGET + len(QUEUES) * (A_READ + SIZE)

@@ -1,11 +1,17 @@
 """How many bytes of unsettled messages may be in memory, for all consumers that share it.
 
-A budget that is spent stops the sockets of all its consumers, also of those that have nothing:
-what each of them read beyond it would add up. They are read again when enough was settled, by
-whichever of them. Nobody waits for another's work that way: what a consumer has in hand is settled
-without reading its socket.
+Each of them has a share, which the others leave it: until it has that, its socket is read, whatever
+they have. (One that waited for another's work would have its connection reset by the broker, see
+`strain.py`, and nothing of its own to settle.) What is nobody's share is for those who come first.
+With n consumers a share is one part of 2n - 1: a single one has all of it, and of many, one that is
+alone busy about half.
 
-It is exceeded by what one read of each socket completes.
+A budget that is spent stops the sockets of those who have more than their share. They are read
+again when they have less, or when enough was settled, by whichever of them. What a consumer has in
+hand is settled without reading its socket.
+
+It is exceeded by what one read of each socket completes; and by a share for each that joins while
+the others have more than is left to them then, until they have settled that.
 """
 
 from __future__ import annotations
@@ -15,10 +21,6 @@ from typing import Protocol
 
 class Member(Protocol):
     """A consumer, seen from its budget."""
-
-    @property
-    def unanswered(self) -> int:
-        """How many deliveries the broker has had no answer to."""
 
     def weigh(self) -> None:
         """Stop or resume reading, as the budget says."""
@@ -33,24 +35,31 @@ class Budget:
         self._members: set[Member] = set()
 
     @property
+    def share(self) -> int:
+        """Bytes that each member may have, whatever the others have."""
+        return self.size // (2 * max(1, len(self._members)) - 1)
+
+    @property
     def is_spent(self) -> bool:
-        return self.spent > self.size
+        """Whether no member may have more than its share."""
+        others = max(1, len(self._members)) - 1
+        return self.spent > self.size - others * self.share
 
     def fitting(self, held: int, unanswered: int) -> int:
-        """How many deliveries like those of a member its share has room for; at least one. Of one
-        that has none, they are taken to be like the others'."""
-        if not unanswered:
-            held, unanswered = self.spent, sum(each.unanswered for each in self._members)
-        share = self.size // max(1, len(self._members))
-        return max(1, unanswered * share // max(1, held))
+        """How many deliveries like those of a member its share has room for; at least one."""
+        return max(1, unanswered * self.share // max(1, held))
 
     def join(self, member: Member) -> None:
         self._members.add(member)
 
     def part(self, member: Member, unsettled: int) -> None:
-        """Of a member that is gone, what it had not settled is no longer in memory."""
+        """Of a member that is gone, what it had not settled is no longer in memory, and its share
+        is the others'."""
+        was_spent = self.is_spent
         self._members.discard(member)
-        self.release(unsettled)
+        self.spent -= unsettled
+        if was_spent:
+            self._weigh()
 
     def take(self, size: int) -> None:
         had_room = not self.is_spent

@@ -1,8 +1,8 @@
 """A consumer: deliveries in batches as they arrive, and their settlement.
 
 A channel has one consumer, so its delivery tags are consecutive and acks can go out as ranges.
-Memory is bounded by a `Budget`, which consumers may share: while more than that is unsettled, the
-socket is not read, unless the prefetch lets no more come.
+Memory is bounded by a `Budget`, which consumers may share: while more than that is unsettled, and
+more of this consumer than its share, the socket is not read, unless the prefetch lets no more come.
 So a connection with a budgeted consumer must not be the one whose confirms settle the deliveries:
 they would never be read. Publish on another connection.
 
@@ -122,6 +122,11 @@ class Consumer:
         return self._budget.fitting(self._held, self.unanswered)
 
     @property
+    def has_ample_room(self) -> bool:
+        """Whether twice what it has would fit its share of the budget."""
+        return 2 * self._held <= self._budget.share
+
+    @property
     def unanswered(self) -> int:
         """How many deliveries the broker has had no answer to."""
         return self._delivered - self.answered
@@ -216,10 +221,14 @@ class Consumer:
         self._held -= size
         if not self._closed:
             self._budget.release(size)
+        if self._over:
+            self.weigh()  # it may have no more than its share by now
 
     def weigh(self) -> None:
-        """Have nothing read while the budget is spent and more may come that has to be kept."""
-        over = self._budget.is_spent and not (self.is_full or self._leaving or self._closed)
+        """Have nothing read while the budget is spent, and more than its share of it by this one,
+        and more may come that has to be kept."""
+        over = self._budget.is_spent and self._held > self._budget.share
+        over = over and not (self.is_full or self._leaving or self._closed)
         if over is not self._over:
             self._over = over
             self._channel.wire.over_budget(self, over=over)

@@ -3,7 +3,10 @@
 While a budget is spent nothing is read, and a broker that has more to write resets the connection:
 on 3.10.8 after a minute, and after half of one where 250 KB/s were read, not where it was 500. What
 was in hand would come again. So who has its budget spent for some seconds, and settles little
-meanwhile, should consume anew with a prefetch that fits.
+meanwhile, should consume anew with a prefetch that fits. That is told only of a consumer which has
+more than its share of the budget: the others are read on.
+
+Who has taken less at a time since, and had room for a while, may take more again.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ LOOK_EVERY: Final = 1.0
 """Seconds between two looks."""
 _LOOKS: Final = 5
 """At how many in a row a spent budget is too much."""
+_CALM_LOOKS: Final = 60
+"""At how many in a row there has to be room before more is taken at a time."""
 
 
 class Strain:
@@ -37,3 +42,19 @@ class Strain:
         else:
             self._looks, self._answered = 0, consumer.answered
         return self._looks >= _LOOKS
+
+
+class Calm:
+    """Looks at one consumer, whose prefetch was lowered, now and then."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._looks = 0
+
+    def is_long(self) -> bool:
+        """Whether at each of the last looks twice what it had would have fit. Where the messages
+        still are such that the lower prefetch is needed, what it lets come fills the share."""
+        consumer = self._consumer
+        has_room = consumer.has_ample_room and not consumer.is_cancelled
+        self._looks = self._looks + 1 if has_room else 0
+        return self._looks >= _CALM_LOOKS

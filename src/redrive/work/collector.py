@@ -7,7 +7,8 @@ What it guarantees:
   two steps, the message is in its queue or in the store; where it is in both, the store recognises
   the second copy and marks it.
 - A store that is slower than the broker makes no copies: before the broker resets a connection that
-  is hardly read, the queue is consumed anew, with a prefetch that fits the budget.
+  is hardly read, the queue is consumed anew, with a prefetch that fits the budget; and
+  after each minute in which twice as much would have fit, with twice that, up to the usual one.
 - While the store is away nothing is acked and nothing more is taken than is in flight already: the
   broker keeps the messages. The batch in hand is tried again for half a minute; then all goes back,
   and nothing is taken until the store answers.
@@ -30,7 +31,7 @@ import structlog
 
 from redrive.amqp import Connection, Consumer, Delivery, strain
 from redrive.amqp.lane import Connect
-from redrive.amqp.strain import Strain
+from redrive.amqp.strain import Calm, Strain
 from redrive.amqp.supervision import supervise
 from redrive.domain import metrics
 from redrive.domain.ids import rising
@@ -144,14 +145,16 @@ class Collector:
                 pile, given_up = Pile(), asyncio.Event()
                 tasks.create_task(self._understand(consumer, pile))
                 stopped = tasks.create_task(self._cancel_when_stopped(consumer))
-                strained = tasks.create_task(self._cancel_when_strained(consumer))
+                fitted = tasks.create_task(self._cancel_to_fit(consumer))
                 async with asyncio.TaskGroup() as writers:
                     for _ in range(self._letters.writers):
                         writers.create_task(self._keep(consumer, pile, given_up))
                 stopped.cancel()
-                strained.cancel()
+                fitted.cancel()
             if given_up.is_set():  # the store is away: the broker keeps the messages
                 consumer.return_everything()
+            else:  # what is held, by nack: who closes may use up its queue's delivery limit
+                await consumer.give_back()
         except BaseExceptionGroup as group:
             raise the_reason(group) from group
 
@@ -171,14 +174,21 @@ class Collector:
         await self._stopping.wait()
         await consumer.cancel()
 
-    async def _cancel_when_strained(self, consumer: Consumer) -> None:
-        """End the session if more is on its way than fits: the next one takes less at a time. What
-        is in hand is stored and acked; what was not read goes back."""
-        looks = Strain(consumer)
+    async def _cancel_to_fit(self, consumer: Consumer) -> None:
+        """End the session if more is on its way than fits: the next one takes less at a time. Or if
+        less was taken, and for a while there was room: the next one takes twice that."""
+        looks, calm = Strain(consumer), Calm(consumer)
         while True:
             await asyncio.sleep(strain.LOOK_EVERY)
             if looks.is_too_much():
-                break
+                await self._lower_prefetch(consumer)
+                return
+            if self._prefetch < self._limits.prefetch and calm.is_long():
+                await self._raise_prefetch(consumer)
+                return
+
+    async def _lower_prefetch(self, consumer: Consumer) -> None:
+        """What is in hand is stored and acked; what was not read goes back."""
         self._prefetch, before = consumer.fitting, self._prefetch
         self._log.warning(
             "collector.prefetch_lowered",
@@ -188,6 +198,12 @@ class Collector:
             remedy="make the store faster, or raise [broker] in_flight",
         )
         await consumer.cancel()
+
+    async def _raise_prefetch(self, consumer: Consumer) -> None:
+        """Nothing goes back: what is on its way fits, and is stored and acked too."""
+        self._prefetch, before = min(2 * self._prefetch, self._limits.prefetch), self._prefetch
+        self._log.info("collector.prefetch_raised", prefetch=before, raised_to=self._prefetch)
+        await consumer.cancel(take_the_rest=True)
 
     # Deliveries come in
 
