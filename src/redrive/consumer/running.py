@@ -29,7 +29,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from redrive.consumer.arguments import arguments_of
-from redrive.consumer.failures import TimedOut, failure_of
+from redrive.consumer.failures import TimedOut, failure_of, forget_frames
 from redrive.consumer.logs import log
 from redrive.consumer.message import Message
 from redrive.consumer.signals import DeadLetter, RetryAfter
@@ -181,6 +181,9 @@ class Runner:
             # A defect of ours, met in one message: that one is dead, the others go on.
             log.exception("consumer.defect", queue=message.queue)
             return handling.DeadLettered(failure_of(error))
+        finally:
+            if isinstance(problem, BaseException):
+                forget_frames(problem)
 
     async def _try(self, arguments: tuple[Any, ...], once: Coroutine[Any, Any, None]) -> None:
         """The first time, which is given, and at once again where the handler may."""
@@ -193,9 +196,10 @@ class Runner:
             except TimedOut:
                 if not left or self._threaded:
                     raise
-            except Exception:
+            except Exception as error:
                 if not left:
                     raise
+                forget_frames(error)
             left -= 1
             once = self._once(arguments)
 
