@@ -119,7 +119,7 @@ class Runner:
         try:
             arguments = (message,) if self._arguments is None else self._arguments(message)
         except BaseException as error:  # as in `_run`  # noqa: BLE001
-            return self._run(message, _fail(error))
+            return self._run(message, error)
         if self._threaded:
             return self._run(message, self._try(arguments, self._once(arguments)))
         try:
@@ -130,8 +130,12 @@ class Runner:
             return None
         return self._run(message, self._try(arguments, self._rest(*step)))
 
-    async def _run(self, message: Message, tries: Coroutine[Any, Any, None]) -> Outcome:
+    async def _run(
+        self, message: Message, tries: Coroutine[Any, Any, None] | BaseException
+    ) -> Outcome:
         try:
+            if isinstance(tries, BaseException):
+                raise tries  # noqa: TRY301  (no coroutine could raise StopIteration to here)
             await tries
             if is_being_cancelled():
                 await self._go_on()

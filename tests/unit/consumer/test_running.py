@@ -477,6 +477,25 @@ async def test_what_python_itself_raises_in_coroutines_is_a_failure_too(
     assert raised.__name__ in f"{failure.error_type} {failure.reason}"
 
 
+class Checked(pydantic.BaseModel):
+    items: list[int]
+
+    @pydantic.field_validator("items")
+    @classmethod
+    def not_empty(cls, items: list[int]) -> list[int]:
+        next(iter(items))
+        return items
+
+
+async def test_a_stop_iteration_of_a_validator_is_told_as_that() -> None:
+    async def handler(body: Checked) -> None: ...
+
+    outcome = await runner(handler).run(a_message({"items": []}))
+    assert isinstance(outcome, Retried)
+    assert outcome.failure.error_type == "StopIteration"
+    assert "in not_empty" in str(outcome.failure.stack)
+
+
 def test_a_handler_whose_loop_is_gone_is_closed_quietly() -> None:
     async def waits(message: Message) -> None:
         await asyncio.Event().wait()
