@@ -31,7 +31,7 @@ from redrive.consumer.sending import Sending
 from redrive.consumer.telling import Told, about, about_outcome
 from redrive.domain.failure import Failure
 from redrive.domain.handling import Acked, DeadLettered, Delayed, LeftToPolicy, Outcome, Retried
-from redrive.errors import BrokerError, Unpublishable
+from redrive.errors import BrokerError, ConnectionLost, Unpublishable
 
 _AGAIN: Final = timedelta(seconds=5)
 _SOON: Final = timedelta(seconds=0.5)
@@ -188,7 +188,8 @@ class Settling:
             source.flush()
 
     async def _send_up(self, copy: Publish, source: Deliveries) -> LaneOutcome:
-        """Send a copy; one for the ladder may be the first, and have to make it.
+        """Send a copy; one for the ladder may be the first, and have to make it. If the broker lets
+        nobody make it, the copy counts as returned.
 
         A quorum queue that was just declared has refused what it had room for. By the default
         exchange a copy goes to one queue, so that no other has it, and it can be sent again.
@@ -197,7 +198,12 @@ class Settling:
         if copy.exchange:
             return answer
         if isinstance(answer, Returned):
-            await self._declares.ladder()
+            try:
+                await self._declares.ladder()
+            except ConnectionLost:
+                raise
+            except BrokerError as error:
+                return Returned(answer.code, f"{answer.reason}, and cannot be declared: {error}")
             answer = await self._sending.send(_again(copy))
         for _ in range(_TIMES_MORE):
             if not isinstance(answer, Refused) or await self._stops_within(_SOON):
