@@ -33,7 +33,8 @@ from redrive.consumer.logs import log
 from redrive.consumer.signals import Duration, read_duration
 from redrive.errors import (
     AccessRefused,
-    ChannelClosed,
+    BrokerError,
+    ConnectionLost,
     NotFound,
     PreconditionFailed,
     SettingsError,
@@ -191,7 +192,9 @@ class Declaring:
             applied = await apply(wanted, self._connection)
         except AccessRefused as error:
             return Unsure(str(error), "grant the user configure, write and read on what it names")
-        except ChannelClosed as error:
+        except ConnectionLost:
+            raise
+        except BrokerError as error:
             return Unsure(str(error), error.remedy or _CHECK)
         doubtful = [_in_words(part) for part in wanted.parts() if part not in applied.sound]
         return (
