@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from redrive import DeadLetter, RetryAfter
+from redrive.amqp.ours import STARTS_ANEW
 from redrive.consumer import with_aio_pika, with_pika
 from redrive.consumer.foreign import Failed, dead_instead, forward
 from redrive.domain import headers
@@ -42,6 +43,15 @@ def test_messages_without_a_message_id_that_differ_in_their_headers_have_differe
 def test_with_a_message_id_the_id_is_what_it_was_before_headers_counted() -> None:
     assert id_of("m-1", {"tenant": "a"}) == id_of("m-1", {"tenant": "b"})
     assert id_of("m-1", {}) == "4d0337a1-8ae1-8ed2-9ca8-4bbccd4b74a2"
+
+
+def test_what_was_noted_of_another_queue_is_forgotten() -> None:
+    noted = {octets.decode(): "noted" for octets in STARTS_ANEW}
+    sent = forward(
+        failed(**{**noted, headers.QUEUE: "before"}), DeadLetter("no"), retries=0, settings=SETTINGS
+    )
+    assert sent.headers[headers.PARENT] == "noted"
+    assert "noted" not in {sent.headers.get(name) for name in noted}
 
 
 def size(found: dict[str, Any]) -> int:
