@@ -108,10 +108,13 @@ def forward(
     return _to(found, _judge(error, tried), settings)
 
 
-def dead_instead(sent: Forward, trouble: str, settings: Settings) -> Forward:
-    """The copy for the dead letter queue, after the one for elsewhere was not taken."""
+def dead_instead(sent: Forward, trouble: str, settings: Settings, *, refused: bool) -> Forward:
+    """The copy for the dead letter queue, after the one for elsewhere was not taken. A full queue
+    refuses it for itself only: others that its exchange has may have got it."""
     reason = f"{trouble} (the failure before: {sent.failed[own.ERROR_REASON]})"
     found = {**sent.failed, own.ERROR_REASON: reason}
+    if refused and sent.exchange:
+        found[own.REDELIVERED] = True
     _shorten(found)
     names = settings.topology.names
     return _forward(names.dlq_exchange, names.dlq_routing_key, found)

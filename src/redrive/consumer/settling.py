@@ -23,6 +23,7 @@ from typing import Final, Protocol
 from redrive.amqp import Delivery, Publish, Refused, Returned
 from redrive.amqp.confirms import CONFIRMED
 from redrive.amqp.lane import LaneOutcome, Poison
+from redrive.amqp.republish import marked_redelivered
 from redrive.consumer.copies import Copies
 from redrive.consumer.logs import log
 from redrive.consumer.queues import Declared, Unsure
@@ -121,7 +122,9 @@ class Settling:
             if isinstance(answer, (Returned, Refused)) and not self._copies.is_dead_letter(copy):
                 trouble = f"{_destination(copy, outcome)} {_trouble(answer)}"
                 outcome = _dead_instead(outcome.failure, trouble)
-                copy = self._copies.of(delivery, outcome)
+                first, copy = copy, self._copies.of(delivery, outcome)
+                if isinstance(answer, Refused) and first.exchange:
+                    copy = _marked(copy)
                 answer = await self._sending.send(copy)
         except Unpublishable as error:
             await self._poisoned(delivery, str(error), source)
@@ -291,6 +294,11 @@ class Settling:
 
 def _again(copy: Publish) -> Publish:
     return Publish(copy.exchange, copy.routing_key, copy.properties, copy.body)
+
+
+def _marked(copy: Publish) -> Publish:
+    """A copy after one that an exchange refused: another queue than the full one may have that."""
+    return Publish(copy.exchange, copy.routing_key, marked_redelivered(copy.properties), copy.body)
 
 
 def _dead_instead(failure: Failure, trouble: str) -> DeadLettered:

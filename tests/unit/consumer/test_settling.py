@@ -36,6 +36,7 @@ class Told:
     def __init__(self, queue: str = "q") -> None:
         self.queue = queue
         self.events: list[str] = []
+        self.sent: list[Publish] = []
         self.answer: LaneOutcome | BrokerError = CONFIRMED
         self.answers: list[LaneOutcome] = []
         """Those that come before."""
@@ -45,6 +46,7 @@ class Told:
 
     async def send(self, publish: Publish) -> LaneOutcome:
         self.events.append(f"sent to {publish.exchange or publish.routing_key}")
+        self.sent.append(publish)
         await self.confirmed.wait()
         if self.answers:
             return self.answers.pop(0)
@@ -258,6 +260,29 @@ async def test_what_could_not_be_sent_says_which_queue_did_not_take_it(
         await settling(told).settle(delivered(), outcome, told)
     assert logs[0]["event"] == "message.dead_lettered"
     assert logs[0]["reason"] == f"{where} is full (the failure before: no)"
+
+
+@pytest.mark.parametrize(
+    ("way", "answer", "mark"),
+    [
+        ("tier", Refused(), True),
+        ("policy", Refused(), True),
+        ("tier", Returned(312, "NO_ROUTE"), None),
+        ("rung", Refused(), None),  # by its name to one queue, which has it not
+    ],
+)
+async def test_a_dead_letter_after_a_copy_that_another_queue_may_have_is_marked(
+    way: str, answer: LaneOutcome, mark: bool | None
+) -> None:
+    told = Told()
+    told.answers = [answer]
+    settles = settling(told)
+    settles._stopping.set()
+    await settles.settle(delivered(), SENT_ELSEWHERE[way][0], told)
+    first, dead = told.sent
+    assert dead.exchange == "dlq-exchange"
+    assert Properties.read(first.properties).header(headers.REDELIVERED) is None
+    assert Properties.read(dead.properties).header(headers.REDELIVERED) is mark
 
 
 RUNG = Delayed(FAILURE, delay=timedelta(seconds=1), attempt=1)
