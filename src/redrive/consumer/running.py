@@ -99,7 +99,8 @@ class Runner:
         """Whether a cancellation is meant for who runs the handler, and not the handler's own."""
         self._timeout = limits.timeout.total_seconds() if limits.timeout is not None else None
         self._arguments = arguments_of(handler)
-        self._threaded = not _is_async(handler)
+        self.threaded = not _is_async(handler)
+        """Whether it may have to wait for room."""
         self._handler = handler
         self._name = getattr(handler, "__name__", type(handler).__name__)
         self._threads = threads or Threads(self._name, concurrency=1)
@@ -120,7 +121,7 @@ class Runner:
             arguments = (message,) if self._arguments is None else self._arguments(message)
         except BaseException as error:  # as in `_run`  # noqa: BLE001
             return self._run(message, error)
-        if self._threaded:
+        if self.threaded:
             return self._run(message, self._try(arguments, self._once(arguments)))
         try:
             step = self._step(arguments)
@@ -156,7 +157,7 @@ class Runner:
     @property
     def has_room(self) -> bool:
         """Whether the handler can begin at once."""
-        return not self._threaded or self._threads.has_room
+        return not self.threaded or self._threads.has_room
 
     async def room(self) -> None:
         """Wait until it can."""
@@ -198,7 +199,7 @@ class Runner:
             except (RetryAfter, DeadLetter):
                 raise
             except TimedOut:
-                if not left or self._threaded:
+                if not left or self.threaded:
                     raise
             except Exception as error:
                 if not left:
@@ -208,14 +209,14 @@ class Runner:
             once = self._once(arguments)
 
     async def _once(self, arguments: tuple[Any, ...]) -> None:
-        if self._threaded:
+        if self.threaded:
             await self.room()
         await self._rest(*self._step(arguments))
 
     def _step(self, arguments: tuple[Any, ...]) -> _Step:
         """Take the handler's first step."""
         up = None if self._timeout is None else time.monotonic() + self._timeout
-        if self._threaded:
+        if self.threaded:
             coroutine: Coroutine[Any, Any, Any] = self._threads.call(self._handler, *arguments)
         else:
             coroutine = self._handler(*arguments)
