@@ -100,6 +100,22 @@ def stack_of(problem: BaseException) -> str:
     return _cut(text, _MAX_STACK)
 
 
+def forget_frames(problem: BaseException) -> None:
+    """Let go of what was running when it was raised, its causes included. The frames hold the
+    message: of an exception that a program keeps, and raises again and again, the traceback would
+    grow with each, and hold them all."""
+    left, seen = [problem], set()
+    while left:
+        error = left.pop()
+        if id(error) in seen:
+            continue
+        seen.add(id(error))
+        BaseException.with_traceback(error, None)  # an exception may forbid that it is changed
+        left += [each for each in (error.__cause__, error.__context__) if each is not None]
+        if isinstance(error, BaseExceptionGroup):
+            left += error.exceptions
+
+
 def _cut(text: str, most: int) -> str:
     if len(text) <= most:
         return text

@@ -19,6 +19,7 @@ from hashlib import blake2b
 from typing import Any, Final
 from uuid import UUID
 
+from redrive.amqp.ours import STARTS_ANEW
 from redrive.amqp.republish import MAX_ADDED
 from redrive.broker.ladder import RUNGS, next_rung, rung_name
 from redrive.broker.topology import tier_key
@@ -42,20 +43,7 @@ from redrive.settings import Settings, load
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _SET_ASIDE: Final = {"CC": own.CC, "BCC": own.BCC}
-_STARTS_ANEW: Final = (
-    own.ID,
-    own.ATTEMPT,
-    own.EXCHANGE,
-    own.ROUTING_KEY,
-    own.FIRST_FAILED_AT,
-    own.LETTER,
-    own.GENERATION,
-    own.ERROR_TYPE,
-    own.ERROR_REASON,
-    own.ERROR_STACK,
-    own.NOT_BEFORE,
-    own.CRASHES,
-)
+_STARTS_ANEW: Final = tuple(name.decode() for name in STARTS_ANEW)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,10 +108,13 @@ def forward(
     return _to(found, _judge(error, tried), settings)
 
 
-def dead_instead(sent: Forward, trouble: str, settings: Settings) -> Forward:
-    """The copy for the dead letter queue, after the one for elsewhere was not taken."""
+def dead_instead(sent: Forward, trouble: str, settings: Settings, *, refused: bool) -> Forward:
+    """The copy for the dead letter queue, after the one for elsewhere was not taken. A full queue
+    refuses it for itself only: others that its exchange has may have got it."""
     reason = f"{trouble} (the failure before: {sent.failed[own.ERROR_REASON]})"
     found = {**sent.failed, own.ERROR_REASON: reason}
+    if refused and sent.exchange:
+        found[own.REDELIVERED] = True
     _shorten(found)
     names = settings.topology.names
     return _forward(names.dlq_exchange, names.dlq_routing_key, found)

@@ -81,6 +81,7 @@ class Intake:
         self._left: dict[Delivery, Consumer] = {}
         self._set_aside = 0
         self._workers = 0
+        self._without_room = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._begins = True
         self.settling: set[asyncio.Task[Any] | None] = set()
@@ -125,13 +126,16 @@ class Intake:
 
     async def _work(self) -> None:
         ready, again, gate, begin = self._ready, self._ready_again, self._gate, self._runner.begin
-        own = self._own
+        own, runner, threaded = self._own, self._runner, self._runner.threaded
         queue, vhost, acks, clock = self._queue, self._vhost, self._acks, time.monotonic
         task = asyncio.current_task()
         turn = False
         while True:
             breath = clock() + _BREATH
             while (ready or again) and not gate.closed:
+                if threaded and not runner.has_room:
+                    await self._room()
+                    continue
                 now = clock()
                 if now > breath:
                     await asyncio.sleep(0)
@@ -177,16 +181,36 @@ class Intake:
         self._gate.running += 1
         try:
             if is_again:
-                await self._runner.room()
                 if self._acks.keep_suspects_waiting:
                     self.wake()  # for as long as the broker confirms nothing; others are ready
                 await self._acks.before_a_suspect()
+            if not self._runner.has_room:  # somebody else took it meanwhile
+                self._have_begun_later(delivery, source)
+                return
             outcome = await self._runner.run(Message(delivery, self._queue, self._vhost))
         finally:
             self._gate.left()
         if is_again and self._in_hand.pop(delivery, None) is None:
             return  # it did not end in time, and was put back
         await self._settle(delivery, outcome, source)
+
+    async def _room(self) -> None:
+        """Wait until a handler can begin, with nothing in hand. That is no handler that runs: what
+        is left at the end was not begun with, and others may be handled alone meanwhile."""
+        self._without_room += 1
+        try:
+            await self._runner.room()
+        finally:
+            self._without_room -= 1
+
+    def _have_begun_later(self, delivery: Delivery, source: Consumer) -> None:
+        is_again = self._is_again(source)
+        if is_again and self._in_hand.pop(delivery, None) is None:
+            return  # it was put back
+        if self._begins:
+            (self._again if is_again else self._own).put_first(delivery, source)
+        else:
+            self._leave(delivery, source)
 
     def _is_again(self, source: Consumer) -> bool:
         return source.queue == self._again.queue
@@ -271,7 +295,7 @@ class Intake:
     def running(self) -> int:
         """How many workers have something in hand that is not being settled."""
         waiting = sum(not worker.done() for worker in self._waiting)
-        return self._workers - waiting - len(self.settling)
+        return self._workers - waiting - len(self.settling) - self._without_room
 
     def forget(self) -> None:
         """Have nobody call this any more."""

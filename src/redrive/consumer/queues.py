@@ -16,6 +16,7 @@ the queue behind it are as described: who rejects asks first.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -33,7 +34,8 @@ from redrive.consumer.logs import log
 from redrive.consumer.signals import Duration, read_duration
 from redrive.errors import (
     AccessRefused,
-    ChannelClosed,
+    BrokerError,
+    ConnectionLost,
     NotFound,
     PreconditionFailed,
     SettingsError,
@@ -152,6 +154,7 @@ class Declaring:
         self._topology = topology
         self._said = said
         self._spare = SpareChannel(connection)
+        self._one_at_a_time = asyncio.Lock()
 
     async def queue(self, queue: Queue, handler: str, *, before: str = "") -> Declared:
         """Have the queue, its way back and the two beside it. `handler` may be part of its name,
@@ -191,7 +194,9 @@ class Declaring:
             applied = await apply(wanted, self._connection)
         except AccessRefused as error:
             return Unsure(str(error), "grant the user configure, write and read on what it names")
-        except ChannelClosed as error:
+        except ConnectionLost:
+            raise
+        except BrokerError as error:
             return Unsure(str(error), error.remedy or _CHECK)
         doubtful = [_in_words(part) for part in wanted.parts() if part not in applied.sound]
         return (
@@ -201,9 +206,11 @@ class Declaring:
         )
 
     async def ladder(self) -> None:
-        """Have every rung of the ladder."""
-        for rung in describe_ladder(self._topology):
-            await self._declare(rung.name, rung.arguments)
+        """Have every rung of the ladder. Many workers may want that at a time: what is refused to
+        one of them would close the channel for the others."""
+        async with self._one_at_a_time:
+            for rung in describe_ladder(self._topology):
+                await self._declare(rung.name, rung.arguments)
 
     async def close(self) -> None:
         await self._spare.close()

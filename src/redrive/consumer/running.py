@@ -29,7 +29,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from redrive.consumer.arguments import arguments_of
-from redrive.consumer.failures import TimedOut, failure_of
+from redrive.consumer.failures import TimedOut, failure_of, forget_frames
 from redrive.consumer.logs import log
 from redrive.consumer.message import Message
 from redrive.consumer.signals import DeadLetter, RetryAfter
@@ -99,7 +99,8 @@ class Runner:
         """Whether a cancellation is meant for who runs the handler, and not the handler's own."""
         self._timeout = limits.timeout.total_seconds() if limits.timeout is not None else None
         self._arguments = arguments_of(handler)
-        self._threaded = not _is_async(handler)
+        self.threaded = not _is_async(handler)
+        """Whether it may have to wait for room."""
         self._handler = handler
         self._name = getattr(handler, "__name__", type(handler).__name__)
         self._threads = threads or Threads(self._name, concurrency=1)
@@ -119,8 +120,8 @@ class Runner:
         try:
             arguments = (message,) if self._arguments is None else self._arguments(message)
         except BaseException as error:  # as in `_run`  # noqa: BLE001
-            return self._run(message, _fail(error))
-        if self._threaded:
+            return self._run(message, error)
+        if self.threaded:
             return self._run(message, self._try(arguments, self._once(arguments)))
         try:
             step = self._step(arguments)
@@ -130,8 +131,12 @@ class Runner:
             return None
         return self._run(message, self._try(arguments, self._rest(*step)))
 
-    async def _run(self, message: Message, tries: Coroutine[Any, Any, None]) -> Outcome:
+    async def _run(
+        self, message: Message, tries: Coroutine[Any, Any, None] | BaseException
+    ) -> Outcome:
         try:
+            if isinstance(tries, BaseException):
+                raise tries  # noqa: TRY301  (no coroutine could raise StopIteration to here)
             await tries
             if is_being_cancelled():
                 await self._go_on()
@@ -152,7 +157,7 @@ class Runner:
     @property
     def has_room(self) -> bool:
         """Whether the handler can begin at once."""
-        return not self._threaded or self._threads.has_room
+        return not self.threaded or self._threads.has_room
 
     async def room(self) -> None:
         """Wait until it can."""
@@ -181,6 +186,9 @@ class Runner:
             # A defect of ours, met in one message: that one is dead, the others go on.
             log.exception("consumer.defect", queue=message.queue)
             return handling.DeadLettered(failure_of(error))
+        finally:
+            if isinstance(problem, BaseException):
+                forget_frames(problem)
 
     async def _try(self, arguments: tuple[Any, ...], once: Coroutine[Any, Any, None]) -> None:
         """The first time, which is given, and at once again where the handler may."""
@@ -191,23 +199,24 @@ class Runner:
             except (RetryAfter, DeadLetter):
                 raise
             except TimedOut:
-                if not left or self._threaded:
+                if not left or self.threaded:
                     raise
-            except Exception:
+            except Exception as error:
                 if not left:
                     raise
+                forget_frames(error)
             left -= 1
             once = self._once(arguments)
 
     async def _once(self, arguments: tuple[Any, ...]) -> None:
-        if self._threaded:
+        if self.threaded:
             await self.room()
         await self._rest(*self._step(arguments))
 
     def _step(self, arguments: tuple[Any, ...]) -> _Step:
         """Take the handler's first step."""
         up = None if self._timeout is None else time.monotonic() + self._timeout
-        if self._threaded:
+        if self.threaded:
             coroutine: Coroutine[Any, Any, Any] = self._threads.call(self._handler, *arguments)
         else:
             coroutine = self._handler(*arguments)

@@ -23,6 +23,7 @@ from typing import Final, Protocol
 from redrive.amqp import Delivery, Publish, Refused, Returned
 from redrive.amqp.confirms import CONFIRMED
 from redrive.amqp.lane import LaneOutcome, Poison
+from redrive.amqp.republish import marked_redelivered
 from redrive.consumer.copies import Copies
 from redrive.consumer.logs import log
 from redrive.consumer.queues import Declared, Unsure
@@ -31,7 +32,7 @@ from redrive.consumer.sending import Sending
 from redrive.consumer.telling import Told, about, about_outcome
 from redrive.domain.failure import Failure
 from redrive.domain.handling import Acked, DeadLettered, Delayed, LeftToPolicy, Outcome, Retried
-from redrive.errors import BrokerError, Unpublishable
+from redrive.errors import BrokerError, ConnectionLost, Unpublishable
 
 _AGAIN: Final = timedelta(seconds=5)
 _SOON: Final = timedelta(seconds=0.5)
@@ -121,7 +122,9 @@ class Settling:
             if isinstance(answer, (Returned, Refused)) and not self._copies.is_dead_letter(copy):
                 trouble = f"{_destination(copy, outcome)} {_trouble(answer)}"
                 outcome = _dead_instead(outcome.failure, trouble)
-                copy = self._copies.of(delivery, outcome)
+                first, copy = copy, self._copies.of(delivery, outcome)
+                if isinstance(answer, Refused) and first.exchange:
+                    copy = _marked(copy)
                 answer = await self._sending.send(copy)
         except Unpublishable as error:
             await self._poisoned(delivery, str(error), source)
@@ -188,7 +191,8 @@ class Settling:
             source.flush()
 
     async def _send_up(self, copy: Publish, source: Deliveries) -> LaneOutcome:
-        """Send a copy; one for the ladder may be the first, and have to make it.
+        """Send a copy; one for the ladder may be the first, and have to make it. If the broker lets
+        nobody make it, the copy counts as returned.
 
         A quorum queue that was just declared has refused what it had room for. By the default
         exchange a copy goes to one queue, so that no other has it, and it can be sent again.
@@ -197,7 +201,12 @@ class Settling:
         if copy.exchange:
             return answer
         if isinstance(answer, Returned):
-            await self._declares.ladder()
+            try:
+                await self._declares.ladder()
+            except ConnectionLost:
+                raise
+            except BrokerError as error:
+                return Returned(answer.code, f"{answer.reason}, and cannot be declared: {error}")
             answer = await self._sending.send(_again(copy))
         for _ in range(_TIMES_MORE):
             if not isinstance(answer, Refused) or await self._stops_within(_SOON):
@@ -285,6 +294,11 @@ class Settling:
 
 def _again(copy: Publish) -> Publish:
     return Publish(copy.exchange, copy.routing_key, copy.properties, copy.body)
+
+
+def _marked(copy: Publish) -> Publish:
+    """A copy after one that an exchange refused: another queue than the full one may have that."""
+    return Publish(copy.exchange, copy.routing_key, marked_redelivered(copy.properties), copy.body)
 
 
 def _dead_instead(failure: Failure, trouble: str) -> DeadLettered:

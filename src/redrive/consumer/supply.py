@@ -82,6 +82,12 @@ class Supply:
         """Where a delivery is answered that is `ready` no more."""
         return self.by_former.pop(delivery, self.consumer)
 
+    def put_first(self, delivery: Delivery, source: Consumer) -> None:
+        """Have a delivery `ready` again, before the others."""
+        if source is not self.consumer:
+            self.by_former[delivery] = source
+        self.ready.appendleft(delivery)
+
     async def watch(self, lowered: Callable[[int], None]) -> None:
         """See to it that what is consumed fits the budget, for ever. `lowered` is told to what."""
         while True:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from redrive.consumer.failures import forget_frames
 from redrive.consumer.logs import log
 from redrive.consumer.telling import Told
 
@@ -71,6 +72,8 @@ class Threads:
         def tell(settle: Callable[[Any], None], value: Any) -> None:
             if not answer.done():
                 settle(value)
+            elif isinstance(value, BaseException):
+                forget_frames(value)  # nobody judges it
 
         def call() -> None:
             settle: Callable[[Any], None] = answer.set_result

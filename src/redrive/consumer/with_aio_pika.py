@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import aio_pika
-from aio_pika.exceptions import ChannelClosed, DeliveryError
+from aio_pika.exceptions import ChannelClosed, DeliveryError, PublishError
 
 from redrive.broker.ladder import describe_ladder
 from redrive.consumer.foreign import (
@@ -99,7 +99,8 @@ async def _send(
     try:
         await _publish_up(channel, sent, message, settings)
     except DeliveryError as trouble:
-        instead = dead_instead(sent, f"not taken by {sent.routing_key!r}", settings)
+        why, refused = f"not taken by {sent.routing_key!r}", not isinstance(trouble, PublishError)
+        instead = dead_instead(sent, why, settings, refused=refused)
         if instead.exchange == sent.exchange:
             raise _stuck(sent) from trouble
         try:

@@ -91,7 +91,8 @@ def _send(
     try:
         _publish_up(channel, sent, properties, body, settings)
     except (UnroutableError, NackError) as trouble:
-        instead = dead_instead(sent, f"not taken by {sent.routing_key!r}", settings)
+        why, refused = f"not taken by {sent.routing_key!r}", isinstance(trouble, NackError)
+        instead = dead_instead(sent, why, settings, refused=refused)
         if instead.exchange == sent.exchange:
             raise _stuck(sent) from trouble
         try:

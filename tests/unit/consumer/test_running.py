@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import gc
 import gzip
 import os
 import subprocess
 import sys
 import threading
 import time
+import weakref
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
@@ -473,6 +475,25 @@ async def test_what_python_itself_raises_in_coroutines_is_a_failure_too(
     assert isinstance(outcome, Retried)
     failure = outcome.failure
     assert raised.__name__ in f"{failure.error_type} {failure.reason}"
+
+
+class Checked(pydantic.BaseModel):
+    items: list[int]
+
+    @pydantic.field_validator("items")
+    @classmethod
+    def not_empty(cls, items: list[int]) -> list[int]:
+        next(iter(items))
+        return items
+
+
+async def test_a_stop_iteration_of_a_validator_is_told_as_that() -> None:
+    async def handler(body: Checked) -> None: ...
+
+    outcome = await runner(handler).run(a_message({"items": []}))
+    assert isinstance(outcome, Retried)
+    assert outcome.failure.error_type == "StopIteration"
+    assert "in not_empty" in str(outcome.failure.stack)
 
 
 def test_a_handler_whose_loop_is_gone_is_closed_quietly() -> None:
@@ -1032,3 +1053,122 @@ async def test_no_limit_but_its_own_stops_a_handler_that_asks_for_delays_without
     outcome = await runner(later, retries=None).run(a_message(retry_count=1_000))
     assert isinstance(outcome, Delayed)
     assert outcome.attempt == 1_001
+
+
+# What is kept of a failed message
+
+
+class Watched(Message):
+    """A message of which can be told whether anybody has it."""
+
+    __slots__ = ("__weakref__",)
+
+
+def watched() -> tuple[Message, Callable[[], bool]]:
+    message = Watched(a_message()._delivery, "q", "/")
+    kept = weakref.ref(message)
+    return message, lambda: kept() is None
+
+
+@pytest.fixture
+def no_garbage_is_collected() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+BUSY = RetryAfter("5s", "the bank is away")
+WRONG = ValueError("no")
+
+
+@dataclass(frozen=True)
+class Frozen(Exception):
+    """That `__traceback__` cannot be assigned to."""
+
+    code: int
+
+
+async def gives_what_is_shared(message: Message) -> object:
+    return BUSY
+
+
+async def raises_what_is_shared(message: Message) -> None:
+    await asyncio.sleep(0)
+    raise BUSY
+
+
+def raises_in_a_thread(message: Message) -> None:
+    raise WRONG
+
+
+async def raises_after_another(message: Message) -> None:
+    try:
+        raise WRONG
+    except ValueError:
+        raise BUSY from Frozen(1)
+
+
+async def raises_in_a_group(message: Message) -> None:
+    raise ExceptionGroup("both", [WRONG, Frozen(2)])
+
+
+async def raises_anew(message: Message) -> None:
+    raise Frozen(3)
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        gives_what_is_shared,
+        raises_what_is_shared,
+        raises_in_a_thread,
+        raises_after_another,
+        raises_in_a_group,
+        raises_anew,
+    ],
+)
+async def test_nothing_holds_a_failed_message_once_it_is_judged(
+    handler: object, no_garbage_is_collected: None
+) -> None:
+    run, stacks = runner(handler).run, set()
+    for _ in range(3):
+        message, let_go = watched()
+        outcome = await run(message)
+        assert isinstance(outcome, (Retried, Delayed))
+        stacks.add(outcome.failure.stack)
+        del message
+        await eventually_async(let_go, within=10, what="the message let go")
+    assert len(stacks) == 1  # it does not grow
+
+
+async def test_nothing_holds_a_message_that_failed_and_was_handled_at_once_again(
+    no_garbage_is_collected: None,
+) -> None:
+    tries = []
+
+    async def second_time(message: Message) -> None:
+        tries.append(1)
+        if len(tries) == 1:
+            raise WRONG
+
+    message, let_go = watched()
+    assert await runner(second_time, immediate=1).run(message) == Acked()
+    del message
+    await eventually_async(let_go, within=10, what="the message let go")
+
+
+async def test_nothing_holds_a_message_whose_thread_fails_once_nobody_waits_for_it(
+    no_garbage_is_collected: None,
+) -> None:
+    end = threading.Event()
+
+    def fails_late(message: Message) -> None:
+        end.wait(60)
+        raise WRONG
+
+    message, let_go = watched()
+    outcome = await runner(fails_late, timeout=timedelta(milliseconds=20)).run(message)
+    assert isinstance(outcome, Retried)
+    del message
+    end.set()
+    await eventually_async(let_go, within=10, what="the message let go")

@@ -20,7 +20,7 @@ from redrive.consumer.settling import Settling
 from redrive.domain import headers
 from redrive.domain.failure import Failure
 from redrive.domain.handling import Acked, DeadLettered, Delayed, LeftToPolicy, Outcome, Retried
-from redrive.errors import BrokerError, ChannelClosed, ConnectionLost
+from redrive.errors import AccessRefused, BrokerError, ChannelClosed, ConnectionLost
 from redrive.settings.sections import TopologySettings
 from tests.services.eventually import eventually_async
 
@@ -36,6 +36,7 @@ class Told:
     def __init__(self, queue: str = "q") -> None:
         self.queue = queue
         self.events: list[str] = []
+        self.sent: list[Publish] = []
         self.answer: LaneOutcome | BrokerError = CONFIRMED
         self.answers: list[LaneOutcome] = []
         """Those that come before."""
@@ -45,6 +46,7 @@ class Told:
 
     async def send(self, publish: Publish) -> LaneOutcome:
         self.events.append(f"sent to {publish.exchange or publish.routing_key}")
+        self.sent.append(publish)
         await self.confirmed.wait()
         if self.answers:
             return self.answers.pop(0)
@@ -260,6 +262,29 @@ async def test_what_could_not_be_sent_says_which_queue_did_not_take_it(
     assert logs[0]["reason"] == f"{where} is full (the failure before: no)"
 
 
+@pytest.mark.parametrize(
+    ("way", "answer", "mark"),
+    [
+        ("tier", Refused(), True),
+        ("policy", Refused(), True),
+        ("tier", Returned(312, "NO_ROUTE"), None),
+        ("rung", Refused(), None),  # by its name to one queue, which has it not
+    ],
+)
+async def test_a_dead_letter_after_a_copy_that_another_queue_may_have_is_marked(
+    way: str, answer: LaneOutcome, mark: bool | None
+) -> None:
+    told = Told()
+    told.answers = [answer]
+    settles = settling(told)
+    settles._stopping.set()
+    await settles.settle(delivered(), SENT_ELSEWHERE[way][0], told)
+    first, dead = told.sent
+    assert dead.exchange == "dlq-exchange"
+    assert Properties.read(first.properties).header(headers.REDELIVERED) is None
+    assert Properties.read(dead.properties).header(headers.REDELIVERED) is mark
+
+
 RUNG = Delayed(FAILURE, delay=timedelta(seconds=1), attempt=1)
 
 
@@ -288,6 +313,49 @@ async def test_a_rung_that_was_just_made_may_refuse_a_message_at_first(
     await settling(told).settle(delivered(), RUNG, told)
     sent = "sent to redrive-after-1000ms"
     assert told.events == [sent, "made", sent, sent, "confirmed", "acked"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        AccessRefused(403, "configure access to queue 'redrive-after-125ms' refused"),
+        BrokerError("the broker did not answer queue.declare within 60 s"),
+    ],
+    ids=["refused", "without a leader"],
+)
+async def test_a_message_whose_rung_cannot_be_declared_is_dead_and_says_why(
+    error: BrokerError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ladder(_: Declares) -> None:
+        raise error
+
+    monkeypatch.setattr(Declares, "ladder", ladder)
+    told = Told()
+    told.answers = [Returned(312, "NO_ROUTE")]
+    with structlog.testing.capture_logs() as logs:
+        await settling(told).settle(delivered(), RUNG, told)
+    sent = ["sent to redrive-after-1000ms", "sent to dlq-exchange"]
+    assert told.events == [*sent, "confirmed", "acked"]
+    (line,) = logs
+    assert line["event"] == "message.dead_lettered"
+    assert line["reason"] == (
+        f"the queue 'redrive-after-1000ms' is missing (NO_ROUTE, and cannot be declared: {error})"
+        " (the failure before: no)"
+    )
+
+
+async def test_a_connection_that_is_lost_while_a_rung_is_declared_makes_nothing_dead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def ladder(_: Declares) -> None:
+        raise ConnectionLost("gone")
+
+    monkeypatch.setattr(Declares, "ladder", ladder)
+    told = Told()
+    told.answers = [Returned(312, "NO_ROUTE")]
+    with pytest.raises(ConnectionLost):
+        await settling(told).settle(delivered(), RUNG, told)
+    assert told.events == ["sent to redrive-after-1000ms"]
 
 
 async def test_one_that_stops_waits_for_no_rung() -> None:
