@@ -33,17 +33,19 @@ class Budget:
         self.size = size
         self.spent = 0
         self._members: set[Member] = set()
+        self._divide()
 
-    @property
-    def share(self) -> int:
+    def _divide(self) -> None:
+        """By the number of members. Kept, since every delivery is held against it."""
+        members = max(1, len(self._members))
+        self.share = self.size // (2 * members - 1)
         """Bytes that each member may have, whatever the others have."""
-        return self.size // (2 * max(1, len(self._members)) - 1)
+        self._most = self.size - (members - 1) * self.share
 
     @property
     def is_spent(self) -> bool:
         """Whether no member may have more than its share."""
-        others = max(1, len(self._members)) - 1
-        return self.spent > self.size - others * self.share
+        return self.spent > self._most
 
     def fitting(self, held: int, unanswered: int) -> int:
         """How many deliveries like those of a member its share has room for; at least one."""
@@ -51,12 +53,14 @@ class Budget:
 
     def join(self, member: Member) -> None:
         self._members.add(member)
+        self._divide()
 
     def part(self, member: Member, unsettled: int) -> None:
         """Of a member that is gone, what it had not settled is no longer in memory, and its share
         is the others'."""
         was_spent = self.is_spent
         self._members.discard(member)
+        self._divide()
         self.spent -= unsettled
         if was_spent:
             self._weigh()
