@@ -1,6 +1,7 @@
 """`python -m bench [NAME]`: measure, print ratios, and say which targets are met.
 
-Exits 1 when a full run misses a target, 2 when a run could not be finished.
+Exits 1 when a full run misses a target, 2 when one could not be finished; the others are run and
+shown all the same.
 """
 
 from __future__ import annotations
@@ -51,22 +52,33 @@ def main() -> int:
         queue_types=(arguments.queue,) if arguments.queue else QUEUE_TYPES,
     )
     names = [arguments.name] if arguments.name else list(BENCHES)
-    try:
-        broker, results = uvloop.run(_measure(names, options, _root(arguments.rabbitmq)))
-    except (BenchFailed, RedriveError) as error:
-        say(f"bench: {error}")
+    results: list[Result] = []
+    unfinished: list[str] = []
+    broker = ""
+    for name in names:
+        try:
+            broker, result = uvloop.run(_measure(name, options, arguments.rabbitmq))
+        except (BenchFailed, RedriveError) as error:
+            say(f"bench {name}: {error}")
+            unfinished.append(name)
+            continue
+        results.append(result)
+        if not arguments.json:
+            report.print_tables(result)
+    if results:
+        conclude = report.print_json if arguments.json else report.print_targets
+        conclude(results, broker=broker, quick=options.quick)
+    if unfinished:
+        say(f"bench: could not be finished: {', '.join(unfinished)}")
         return 2
-    show = report.print_json if arguments.json else report.print_tables
-    show(results, broker=broker, quick=options.quick)
     missed = any(not target.met for result in results for target in result.targets)
     return 1 if missed and not options.quick else 0
 
 
-async def _measure(
-    names: list[str], options: Options, root: Path | None
-) -> tuple[str, list[Result]]:
-    async with open_stage(root) as stage:
-        return stage.version, [await BENCHES[name](stage, options) for name in names]
+async def _measure(name: str, options: Options, rabbitmq: str) -> tuple[str, Result]:
+    """One bench, on a broker of its own: what it leaves behind, or breaks, is no other's."""
+    async with open_stage(_root(rabbitmq)) as stage:
+        return stage.version, await BENCHES[name](stage, options)
 
 
 def _root(version: str) -> Path | None:

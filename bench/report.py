@@ -39,18 +39,28 @@ def number(value: float | None, digits: int = 0) -> str:
     return "-" if value is None else f"{value:,.{digits}f}"
 
 
-def print_tables(results: Sequence[Result], *, broker: str, quick: bool) -> None:
-    console = Console(highlight=False, soft_wrap=True)
-    console.width = max(console.width, _WIDTH)
-    for result in results:
-        for table in result.tables:
-            console.print(_grid(table))
+def print_tables(result: Result) -> None:
+    """What one bench found, as soon as it has."""
+    console = _console()
+    for table in result.tables:
+        console.print(_grid(table))
+
+
+def print_targets(results: Sequence[Result], *, broker: str, quick: bool) -> None:
+    """What all of them were to show, and what they showed."""
+    console = _console()
     note = "; a quick run shows that it works, its figures are no measure" if quick else ""
     console.print(f"RabbitMQ {broker}, {os.cpu_count()} cores shared with it{note}")
     for text in (text for result in results for text in result.notes):
         console.print(f"[yellow]note[/]    {text}")
     if any(result.targets for result in results):
         console.print(_grid(_targets(results)))
+
+
+def _console() -> Console:
+    console = Console(highlight=False, soft_wrap=True)
+    console.width = max(console.width, _WIDTH)
+    return console
 
 
 def print_json(results: Sequence[Result], *, broker: str, quick: bool) -> None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import sys
+
 import pytest
 
+from bench import __main__ as command
 from bench import consumer, retrier, returns, wire
 from bench.clients import CLIENTS, SHOVEL, SHOVEL_INSIDE, SHOVELS, shovel_definition
 from bench.figures import Run, at_least, below, others_share, pace, ratio, rows, within_rounds
 from bench.messages import BODY, dead_letters
 from bench.movers import Order
 from bench.options import Options
+from bench.report import Result, Table
+from bench.stage import BenchFailed
 from redrive.amqp import Properties
 
 
@@ -176,3 +182,26 @@ def test_the_consumer_is_held_against_both_others_on_each_queue_type() -> None:
         ("Redrive's consumer against aio-pika's, quorum queues", True),
         ("Redrive's consumer against faststream's, quorum queues", False),
     ]
+
+
+@pytest.mark.parametrize("output", ["--json", "--quick"])
+def test_a_bench_that_cannot_be_finished_does_not_take_the_figures_of_others_along(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], output: str
+) -> None:
+    async def measure(name: str, _options: Options, _rabbitmq: str) -> tuple[str, Result]:
+        if name == "memory":
+            raise BenchFailed("the machine is full")
+        table = Table(title=f"what {name} found", columns=("messages",), rows=[("1",)])
+        return "3.10.8", Result(name=name, tables=[table], targets=[], data={})
+
+    monkeypatch.setattr(command, "_measure", measure)
+    monkeypatch.setattr(sys, "argv", ["bench", output])
+    assert command.main() == 2
+    shown = capsys.readouterr()
+    assert "bench memory: the machine is full" in shown.err
+    assert "could not be finished: memory" in shown.err
+    others = [name for name in command.BENCHES if name != "memory"]
+    if output == "--json":
+        assert list(json.loads(shown.out)["benches"]) == others
+    else:
+        assert [name for name in command.BENCHES if f"what {name} found" in shown.out] == others
