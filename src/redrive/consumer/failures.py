@@ -22,6 +22,9 @@ from redrive.domain.failure import Failure
 
 _MAX_STACK: Final = 6_000
 _MAX_REASON: Final = 3_000
+_CAUSE: Final = BaseException.__dict__["__cause__"].__get__
+_CONTEXT: Final = BaseException.__dict__["__context__"].__get__
+_EXCEPTIONS: Final = BaseExceptionGroup.__dict__["exceptions"].__get__
 """Characters. What Redrive adds to a message has 16 KiB, and neither an error that quotes a whole
 document nor a deep stack may take the room of the deaths. Both ends are kept."""
 
@@ -110,10 +113,11 @@ def forget_frames(problem: BaseException) -> None:
         if id(error) in seen:
             continue
         seen.add(id(error))
-        BaseException.with_traceback(error, None)  # an exception may forbid that it is changed
-        left += [each for each in (error.__cause__, error.__context__) if each is not None]
-        if isinstance(error, BaseExceptionGroup):
-            left += error.exceptions
+        # Not as its class has it, which may forbid that it is changed, or call anything its cause.
+        BaseException.with_traceback(error, None)
+        left += [each for each in (_CAUSE(error), _CONTEXT(error)) if each is not None]
+        if issubclass(type(error), BaseExceptionGroup):
+            left += _EXCEPTIONS(error)
 
 
 def _cut(text: str, most: int) -> str:

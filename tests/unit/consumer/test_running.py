@@ -1088,6 +1088,22 @@ class Frozen(Exception):
     code: int
 
 
+class Odd(ExceptionGroup[Exception]):
+    """That calls its cause what is no exception, and tells no others."""
+
+    @property
+    def __cause__(self) -> Any:  # type: ignore[override]
+        return "what the server said"
+
+    @property
+    def __context__(self) -> Any:  # type: ignore[override]
+        raise RuntimeError
+
+    @property
+    def exceptions(self) -> Any:
+        return ("none",)
+
+
 async def gives_what_is_shared(message: Message) -> object:
     return BUSY
 
@@ -1112,6 +1128,10 @@ async def raises_in_a_group(message: Message) -> None:
     raise ExceptionGroup("both", [WRONG, Frozen(2)])
 
 
+async def raises_what_is_odd(message: Message) -> None:
+    raise Odd("odd", [WRONG])
+
+
 async def raises_anew(message: Message) -> None:
     raise Frozen(3)
 
@@ -1124,6 +1144,7 @@ async def raises_anew(message: Message) -> None:
         raises_in_a_thread,
         raises_after_another,
         raises_in_a_group,
+        raises_what_is_odd,
         raises_anew,
     ],
 )
