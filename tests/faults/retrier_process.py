@@ -55,7 +55,7 @@ class Step(StrEnum):
 
 # The standard loop writes to the socket at once; uvloop, as in production, at the end of a turn.
 WRITES_AT_ONCE = (Step.WRITTEN, Step.STORED, Step.ACKED)
-PLANS = {Hop.TO_WAIT: RetryPlan, Hop.BACK: ReturnPlan}
+PLANS: dict[Hop, type[RetryPlan | ReturnPlan]] = {Hop.TO_WAIT: RetryPlan, Hop.BACK: ReturnPlan}
 
 
 @dataclass(frozen=True, kw_only=True)

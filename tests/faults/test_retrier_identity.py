@@ -15,6 +15,7 @@ from redrive.domain.policy import Policy, PolicyBook
 from redrive.settings.sections import TopologySettings
 from redrive.work.retrier import retry_names
 from redrive.work.retry_plan import RetryPlan
+from tests.unit.work.stub_path import StubPath
 
 BEFORE = datetime(2026, 11, 16, 2, 48, 31, tzinfo=UTC)
 AFTER_THE_CRASH = BEFORE + timedelta(seconds=10)
@@ -40,7 +41,7 @@ def dead(at: datetime, *, message_id: str | None, body: bytes = b"{}", count: in
 
 def id_of(delivery: Delivery) -> object:
     book = PolicyBook(file=[Policy(name="#", max_retries=1)])
-    plan = RetryPlan(retry_names(TopologySettings(), ()), lambda: book)
+    plan = RetryPlan(retry_names(TopologySettings(), ()), lambda: book, StubPath())
     sent = plan.decide(delivery, "guest")
     assert isinstance(sent, Publish)
     return Properties.read(sent.properties).header(headers.ID)

@@ -1,4 +1,4 @@
-"""Which queues are Redrive's own: the one place that says so.
+"""Which queues and exchanges are Redrive's own: the one place that says so.
 
 Those of the topology, also of tiers that the settings no longer have; the rungs of the ladder; and
 the queues beside those of handlers, which the SDK declares. Nothing fails in them, no glob means
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from redrive.broker.ladder import with_ladder
-from redrive.broker.topology import describe, with_tiers_beyond
+from redrive.broker.topology import Topology, describe, with_tiers_beyond
 from redrive.settings.sections import QueueSettings, TopologySettings
 
 AGAIN: Final = "redrive-again-"
@@ -53,5 +53,17 @@ class OwnQueues(Collection[str]):
 
 def own_queues(settings: TopologySettings, queues: tuple[QueueSettings, ...] = ()) -> OwnQueues:
     """Redrive's own queues by the settings, whether they are there or not."""
-    known = with_ladder(with_tiers_beyond(describe(settings, queues), settings), settings)
+    known = with_ladder(_known(settings, queues), settings)
     return OwnQueues(known.queue_names(), settings.prefix)
+
+
+def own_exchanges(
+    settings: TopologySettings, queues: tuple[QueueSettings, ...] = ()
+) -> frozenset[str]:
+    """Redrive's own exchanges by the settings, whether they are there or not."""
+    known = _known(settings, queues).exchanges
+    return frozenset(exchange.name for exchange in known if not exchange.users)
+
+
+def _known(settings: TopologySettings, queues: tuple[QueueSettings, ...]) -> Topology:
+    return with_tiers_beyond(describe(settings, queues), settings)

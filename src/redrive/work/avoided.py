@@ -88,18 +88,19 @@ class Avoided:
         now = time.monotonic()
         if not self._gone or now - self._looked < _LOOK_EVERY:
             return
+        self._looked = now  # whatever comes of it: a look that fails must not be all that is done
         missing = [
             name
             for name, gone in self._gone.items()
             if gone.is_missing and (gone.is_wanted or now < gone.until)
         ]
         for exchange in missing[:_LOOKS]:
-            is_back = await self._path.has_exchange(exchange)
-            gone = self._gone.pop(exchange, None)
-            if gone is None or is_back:
+            if (gone := self._gone.pop(exchange, None)) is None:
                 continue
-            if gone.is_wanted:
-                gone.until, gone.is_wanted = time.monotonic() + _GONE_FOR, False
             self._gone[exchange] = gone  # as the last: next time it is the turn of others
+            if await self._path.has_exchange(exchange):
+                self._gone.pop(exchange, None)
+            elif gone.is_wanted:
+                gone.until, gone.is_wanted = time.monotonic() + _GONE_FOR, False
         self._looked = now = time.monotonic()
         self._gone = {name: gone for name, gone in self._gone.items() if now < gone.until}

@@ -17,7 +17,7 @@ from functools import partial
 
 from redrive.amqp import Budget
 from redrive.amqp.lane import Connect
-from redrive.broker.own_queues import own_queues
+from redrive.broker.own_queues import own_exchanges, own_queues
 from redrive.broker.topology import delay_queue_of, retry_queue_of
 from redrive.domain import metrics
 from redrive.domain.metrics import Metric
@@ -26,7 +26,7 @@ from redrive.tally import Tally
 from redrive.work.awaited import Awaited
 from redrive.work.dead_letters import Route
 from redrive.work.meter import Meter, Place
-from redrive.work.mover import Limits, Mover, Plan
+from redrive.work.mover import Limits, Mover
 from redrive.work.retry_plan import Policies, RetryNames, RetryPlan
 from redrive.work.return_path import ReturnPath
 from redrive.work.return_plan import ReturnPlan
@@ -54,10 +54,12 @@ class Retrier:
         last_tier = Route(exchange=names.route_delay, routing_key=f"binding.{names.tiers}")
         self._path = ReturnPath(names.return_exchange, connect)
         shared = topology.names.retry_queue
-        plans: dict[str, Plan] = {shared: RetryPlan(names, policies, parks=shared in parking)}
+        plans: dict[str, RetryPlan | ReturnPlan] = {
+            shared: RetryPlan(names, policies, self._path, parks=shared in parking)
+        }
         for queue in queues:
             own, wait = retry_queue_of(queue.name), _wait_of(queue, topology)
-            plans[own] = RetryPlan(names, policies, delay=wait, parks=own in parking)
+            plans[own] = RetryPlan(names, policies, self._path, delay=wait, parks=own in parking)
         for waited in topology.of_each_tier(topology.names.delayed_queue):
             plans[waited] = ReturnPlan(
                 names, policies, self._path, tier_again=last_tier, parks=waited in parking
@@ -72,7 +74,7 @@ class Retrier:
                 connect=connect,
                 # Not one budget for all: what waits for room in one must not stop the others.
                 limits=replace(limits, budget=Budget(share)),
-                prepare=plan.prepare if isinstance(plan, ReturnPlan) else None,
+                prepare=plan.prepare,
                 meter=Meter(
                     tally, role="retrier", place=place, on_ready=partial(awaited.here, queue)
                 ),
@@ -98,6 +100,7 @@ def retry_names(topology: TopologySettings, queues: Sequence[QueueSettings]) -> 
     names = topology.names
     return RetryNames(
         own_queues=own_queues(topology, tuple(queues)),
+        own_exchanges=own_exchanges(topology, tuple(queues)),
         route_delay=names.route_delay,
         dead=Route(exchange=names.dlq_exchange, routing_key=names.dlq_routing_key),
         dead_queue=names.dlq_queue,

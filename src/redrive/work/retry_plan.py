@@ -4,12 +4,13 @@ Reads where and how often a message failed from its headers, which may be anyone
 and writes what the next hop needs to know. Headers of wrong types count as not there.
 
 What is decided depends on little that differs between messages, so decisions are remembered, for as
-long as the policies stay what they are.
+long as the policies stay what they are. Where the exchange before the tiers is missing, or we may
+not write to it, what would be retried is dead without a try for each (see `avoided.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -21,9 +22,11 @@ from redrive.broker.topology import tier_key
 from redrive.domain import headers
 from redrive.domain.policy import PolicyBook
 from redrive.domain.retry import Dead, Failed, decide
+from redrive.work.avoided import Avoided
 from redrive.work.dead_letters import DeadLetters, Route, trouble
 from redrive.work.mover import Instruction, Park, Stay
 from redrive.work.origin import Origins, rejected_in
+from redrive.work.return_path import ReturnPath
 
 _ID: Final = octets(headers.ID)
 _ATTEMPT: Final = octets(headers.ATTEMPT)
@@ -46,12 +49,18 @@ class RetryNames:
     """The names on the broker that the retrier needs to know."""
 
     own_queues: Container[str]
+    own_exchanges: Container[str]
     route_delay: str
     dead: Route
     dead_queue: str
     return_exchange: str
     tiers: int
     prefix: str = ""
+
+    def leads_here(self, exchange: str, key: str) -> bool:
+        """Whether this is a way into a queue of Redrive's own. A user's exchange may be one, too,
+        with the name of such a queue for a key: of the per-queue layout's, it is."""
+        return exchange in self.own_exchanges or key in self.own_queues
 
 
 class _Wait(NamedTuple):
@@ -68,6 +77,7 @@ class RetryPlan:
         self,
         names: RetryNames,
         policies: Policies,
+        path: ReturnPath,
         *,
         delay: Route | None = None,
         parks: bool = False,
@@ -82,6 +92,12 @@ class RetryPlan:
         self._origins = Origins(names.own_queues)
         self._book: PolicyBook | None = None  # the one that all decisions kept in mind are by
         self._decided: dict[Failed, _Wait | Dead] = {}
+        self._avoided = Avoided(path)
+
+    async def prepare(self, _deliveries: Sequence[Delivery]) -> None:
+        """Find out whether what was missing is back."""
+        if self._avoided:
+            await self._avoided.look()
 
     def decide(self, delivery: Delivery, user: str) -> Instruction:
         draft = Draft(delivery, user)
@@ -96,7 +112,13 @@ class RetryPlan:
         if isinstance(decision, Dead):
             return self._dead_letters.from_draft(delivery, draft, decision)
         draft.ours[_ATTEMPT], (exchange, routing_key) = decision
-        return Publish(exchange, routing_key, draft.seal(), delivery.body)
+        waits = Publish(exchange, routing_key, draft.seal(), delivery.body)
+        return self._unless_gone(waits) if self._avoided else waits
+
+    def _unless_gone(self, waits: Publish) -> Instruction:
+        """A message on its way into a tier; where its exchange is avoided, what to do instead."""
+        gone = self._avoided.gone(waits.exchange)
+        return waits if gone is None else self._dead(waits, gone.why)
 
     def _decide(self, failed: Failed, book: PolicyBook) -> _Wait | Dead:
         decision = decide(failed, book.find(failed.routing_key), self._names.tiers)
@@ -119,12 +141,18 @@ class RetryPlan:
     ) -> Instruction:
         if self._dead_letters.is_bound_for(sent):
             return self._dead_letters.stuck(sent, outcome)
+        if isinstance(outcome, Returned):
+            why = f"the delay queue behind {sent.exchange!r} {trouble(outcome)}"
+            self._avoided.note_gone(sent.exchange, outcome.code, why)
         where = f"the delay queue {sent.routing_key!r}"
         if sent.exchange:
             where = f"the delay queue behind {sent.exchange!r} with key {sent.routing_key!r}"
             if isinstance(outcome, Refused):  # another queue that somebody bound there may have it
                 sent.properties = marked_redelivered(sent.properties)
-        dead = self._dead_letters.after(sent, f"{where} {trouble(outcome)}", retried=False)
+        return self._dead(sent, f"{where} {trouble(outcome)}")
+
+    def _dead(self, sent: Publish, reason: str) -> Instruction:
+        dead = self._dead_letters.after(sent, reason, retried=False)
         return self._dead_letters.in_turn(dead)
 
     def poisoned(self, delivery: Delivery, reason: str) -> Park | Stay:

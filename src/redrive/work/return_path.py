@@ -53,9 +53,9 @@ def _unreachable(queue: str, error: ChannelClosed) -> Unreachable:
     return Unreachable(f"its queue {queue!r} cannot be used: {error.text}")
 
 
-def _can_exist(queue: str) -> bool:
+def _can_exist(name: str) -> bool:
     try:
-        return 1 <= len(queue.encode()) <= _LONGEST_NAME
+        return 1 <= len(name.encode()) <= _LONGEST_NAME
     except UnicodeEncodeError:
         return False
 
@@ -91,6 +91,8 @@ class ReturnPath:
 
     async def has_exchange(self, exchange: str) -> bool:
         """Whether an exchange is there, as far as we may know."""
+        if not _can_exist(exchange):  # asking for it would close the connection
+            return False
         async with self._lock:
             spare = SpareChannel(await self._connected())
             try:

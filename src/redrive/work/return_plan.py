@@ -10,10 +10,11 @@ A policy may send it by its exchange instead, and so goes what only its owner's 
 touch. A full queue refuses it there, and not for the others that the exchange has: they have it. So
 what was refused goes to its own queue alone from then on (`redrive-refused`); by the exchange only
 if that cannot be, and refused once more, to the dead letter queue. For a while, others that are to
-go by that exchange go to their own queues too. What is for an exchange that is gone is dead; only
-while the return exchange, by which all go, is missing, it waits in the last tier: somebody will
-make that again. Where we may not write to it, it is dead too. Where we may not write to the default
-exchange, by which the ladder is reached, it goes back early (see `avoided.py`).
+go by that exchange go to their own queues too. Nothing goes back by an exchange of Redrive's own,
+whatever its headers say: it would come round to here. What is for an exchange that is gone is dead;
+only while the return exchange, by which all go, is missing, it waits in the last tier: somebody
+will make that again. Where we may not write to it, it is dead too. Where we may not write to the
+default exchange, by which the ladder is reached, it goes back early (see `avoided.py`).
 """
 
 from __future__ import annotations
@@ -119,8 +120,11 @@ class ReturnPlan:
         queue, exchange, key = map(text_of, names)
         if queue is None or key is None or len(octets(key)) > 255:
             return None
+        if queue in self._names.own_queues:  # nothing fails there: they are forged
+            return None
         policy = book.find(key)
-        if policy is not None and policy.return_to == "exchange" and exchange is not None:
+        by_exchange = policy is not None and policy.return_to == "exchange"
+        if by_exchange and exchange is not None and not self._names.leads_here(exchange, key):
             way = _Way(Route(exchange, key), b"")
         else:
             way = self._only_to(queue, key)
@@ -140,14 +144,17 @@ class ReturnPlan:
             return self._only_to(text_of(queue) or "", way.route.routing_key)
         return way
 
-    def _unless_gone(self, back: Publish) -> Publish:
+    def _unless_gone(self, back: Publish) -> Instruction:
         """A message on its way back; where its exchange is avoided, what to do instead."""
         gone = self._avoided.gone(back.exchange)
         if gone is None:
             return back
         if gone.is_missing and back.exchange == self._names.return_exchange:
             return self._wait_again(back, Properties.read(back.properties))
-        return self._dead_letters.after(back, gone.why)
+        return self._dead(back, gone.why)
+
+    def _dead(self, sent: Publish, reason: str) -> Instruction:
+        return self._dead_letters.in_turn(self._dead_letters.after(sent, reason))
 
     def _next_rung(self, not_before: bytes) -> str | None:
         """Where to wait on; None if the time has come, or nobody can tell."""
@@ -172,7 +179,7 @@ class ReturnPlan:
             return self._refused(sent, properties)
         may_restore = sent.exchange == self._names.return_exchange and outcome.code != _FORBIDDEN
         if not may_restore or isinstance(sent, _SecondTry):
-            return self._dead_letters.after(sent, _not_taken(sent.exchange, outcome))
+            return self._dead(sent, _not_taken(sent.exchange, outcome))
         return await self._restore(sent, properties)
 
     def _note(self, exchange: str, outcome: Returned) -> None:
@@ -183,25 +190,24 @@ class ReturnPlan:
         if is_said and outcome.code == _FORBIDDEN:
             self._path.say_forbidden(exchange, outcome.reason)
 
-    def _refused(self, sent: Publish, properties: Properties) -> Publish:
+    def _refused(self, sent: Publish, properties: Properties) -> Instruction:
         if sent.exchange in ("", self._names.return_exchange):  # by which it goes to one queue only
             return self._wait_again(sent, properties)
         was_refused = properties.header_field(headers.REFUSED) is not None
         raw = marked_redelivered(sent.properties)  # another queue may have it
         marked = Publish(sent.exchange, sent.routing_key, raw, sent.body)
         if sent.exchange == self._tier_again.exchange:
-            reason = "its queue cannot take it now, and the last tier is full"
-            return self._dead_letters.after(marked, reason)
+            return self._dead(marked, "its queue cannot take it now, and the last tier is full")
         self._avoided.note_full(sent.exchange)
         if was_refused:
             reason = f"a queue behind exchange {sent.exchange!r} is full, and others may have it"
-            return self._dead_letters.after(marked, reason)
+            return self._dead(marked, reason)
         (exchange, key), bcc = self._only_to(_text(properties, headers.QUEUE), sent.routing_key)
         put = {"BCC": bcc[len(_BCC) :], headers.REFUSED: fields.boolean(True)}
         raw = Properties.read(raw).with_headers(put).raw
         return self._unless_gone(Publish(exchange, key, raw, sent.body))
 
-    def _back_early(self, sent: Publish, properties: Properties) -> Publish:
+    def _back_early(self, sent: Publish, properties: Properties) -> Instruction:
         """Its rung is missing, full or forbidden: rather too early than never."""
         names = (headers.QUEUE, headers.EXCHANGE, headers.ROUTING_KEY)
         queue, exchange, key = (properties.header_field(name) for name in names)
@@ -214,7 +220,7 @@ class ReturnPlan:
         raw = properties.with_headers(put, remove=(headers.NOT_BEFORE,)).raw
         return self._unless_gone(Publish(*way.route, raw, sent.body))
 
-    async def _restore(self, sent: Publish, properties: Properties) -> Publish:
+    async def _restore(self, sent: Publish, properties: Properties) -> Instruction:
         """Find its queue, which nothing is bound for, and send it once more."""
         try:
             bindable = await self._path.restore(_text(properties, headers.QUEUE))
@@ -222,22 +228,24 @@ class ReturnPlan:
             if isinstance(error, Down):
                 return self._wait_again(sent, properties)
             if not self._may_go_by_exchange(sent.routing_key):
-                return self._dead_letters.after(sent, str(error))
+                return self._dead(sent, str(error))
             bindable = False
         if bindable:
             return _SecondTry(sent.exchange, sent.routing_key, sent.properties, sent.body)
         # A queue that only its owner's connection may touch: by the way it came.
         raw = properties.with_headers({}, remove=("BCC",)).raw
         by = _text(properties, headers.EXCHANGE)
+        if self._names.leads_here(by, sent.routing_key):
+            return self._dead(sent, f"its queue cannot be bound, and exchange {by!r} leads here")
         return self._unless_gone(_SecondTry(by, sent.routing_key, raw, sent.body))
 
     def _may_go_by_exchange(self, key: str) -> bool:
         policy = self._policies().find(key)
         return policy is not None and policy.return_to == "exchange"
 
-    def _wait_again(self, sent: Publish, properties: Properties) -> Publish:
+    def _wait_again(self, sent: Publish, properties: Properties) -> Instruction:
         if gone := self._avoided.gone(self._tier_again.exchange):
-            return self._dead_letters.after(sent, gone.why)
+            return self._dead(sent, gone.why)
         return _sent_by(self._tier_again, properties, sent.body)
 
     def poisoned(self, delivery: Delivery, reason: str) -> Park | Stay:

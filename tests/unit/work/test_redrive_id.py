@@ -13,6 +13,7 @@ from redrive.domain.policy import Policy, PolicyBook
 from redrive.settings.sections import TopologySettings
 from redrive.work.retrier import retry_names
 from redrive.work.retry_plan import RetryPlan
+from tests.unit.work.stub_path import StubPath
 
 BOOK = PolicyBook(file=[Policy(name="#", max_retries=2)])
 DIED_AT = datetime(2026, 11, 16, 2, 48, 31, tzinfo=UTC)
@@ -116,7 +117,7 @@ GOLDEN = {
 
 
 def id_of(message: Delivery) -> object:
-    plan = RetryPlan(retry_names(TopologySettings(), ()), lambda: BOOK)
+    plan = RetryPlan(retry_names(TopologySettings(), ()), lambda: BOOK, StubPath())
     sent = plan.decide(message, "guest")
     assert isinstance(sent, Publish)
     return Properties.read(sent.properties).header(headers.ID)

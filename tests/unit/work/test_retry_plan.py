@@ -27,6 +27,7 @@ from redrive.work.mover import Later, Limits, Park, Stay
 from redrive.work.retrier import Retrier, retry_names
 from redrive.work.retry_plan import RetryPlan
 from redrive.work.turns import Turns
+from tests.unit.work.stub_path import StubPath
 
 BOOK = PolicyBook(file=[Policy(name="#", max_retries=2)])
 FAILED_AT = datetime(2026, 11, 16, 2, 48, 31, tzinfo=UTC)
@@ -51,7 +52,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def plan(**options: Any) -> RetryPlan:
-    return RetryPlan(retry_names(TopologySettings(), ()), lambda: BOOK, **options)
+    return RetryPlan(retry_names(TopologySettings(), ()), lambda: BOOK, StubPath(), **options)
 
 
 def delivery(put: dict[str, bytes] | None = None, queue: str = "failing") -> Delivery:
@@ -374,7 +375,7 @@ async def test_every_queue_has_its_own_share_of_the_bytes_so_that_none_stops_the
 def test_a_decision_is_by_the_policies_of_the_moment() -> None:
     strict, lenient = PolicyBook(), BOOK
     books = iter((lenient, lenient, strict, strict, lenient))
-    changing = RetryPlan(retry_names(TopologySettings(), ()), lambda: next(books))
+    changing = RetryPlan(retry_names(TopologySettings(), ()), lambda: next(books), StubPath())
     went = []
     for _ in range(5):
         sent = changing.decide(delivery(), "guest")
@@ -419,3 +420,34 @@ def test_a_consumer_that_sends_its_failure_here_itself_keeps_the_exchange_that_i
     _, sent = decided(Delivery(1, False, "retry-exchange", "k", properties.raw, b"{}"))
     assert sent.header(headers.EXCHANGE) == "work"
     assert sent.header(headers.ATTEMPT) == 1
+
+
+@pytest.mark.parametrize("outcome", [FORBIDDEN, Returned(404, "no exchange 'route-delay'")])
+async def test_an_exchange_before_the_tiers_that_closes_the_channel_is_not_tried_by_each_message(
+    outcome: Returned,
+) -> None:
+    path = StubPath()
+    path.exchanges = False
+    retrying = RetryPlan(retry_names(TopologySettings(), ()), lambda: BOOK, path)
+    sent = retrying.decide(delivery(), "guest")
+    assert isinstance(sent, Publish)
+    assert sent.exchange == "route-delay"
+    await retrying.reconsider(delivery(), sent, outcome)
+    await retrying.prepare(())
+    dead = retrying.decide(delivery(), "guest")
+    assert isinstance(dead, Publish)
+    assert dead.exchange == "dlq-exchange"
+    found = Properties.read(dead.properties)
+    assert "behind 'route-delay'" in str(found.header(headers.ERROR_REASON))
+    assert found.header(headers.ATTEMPT) is None, "no retry was made"
+
+
+async def test_an_exchange_before_the_tiers_that_is_back_is_used_again() -> None:
+    retrying = plan()
+    sent = retrying.decide(delivery(), "guest")
+    assert isinstance(sent, Publish)
+    await retrying.reconsider(delivery(), sent, Returned(404, "no exchange 'route-delay'"))
+    await retrying.prepare(())
+    again = retrying.decide(delivery(), "guest")
+    assert isinstance(again, Publish)
+    assert again.exchange == "route-delay"

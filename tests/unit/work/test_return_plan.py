@@ -3,47 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
 from structlog.testing import capture_logs
 
-from redrive.amqp import Connection, Delivery, Properties, Publish, Refused, Returned, fields
+from redrive.amqp import Delivery, Properties, Publish, Refused, Returned, fields
 from redrive.broker.topology import return_key
 from redrive.domain import headers
 from redrive.domain.policy import Policy, PolicyBook
-from redrive.settings.sections import TopologySettings
+from redrive.settings.sections import QueueSettings, TopologySettings
 from redrive.work import avoided
 from redrive.work.dead_letters import Route
-from redrive.work.mover import Park, Stay
+from redrive.work.mover import Later, Park, Stay
 from redrive.work.retrier import retry_names
 from redrive.work.return_path import Down, ReturnPath, Unreachable
 from redrive.work.return_plan import ReturnPlan
+from tests.unit.work.stub_path import StubPath
 
 LAST_TIER = Route(exchange="route-delay", routing_key="binding.3")
 NO_ROUTE = Returned(312, "NO_ROUTE")
-
-
-class StubPath(ReturnPath):
-    """Answers as told, and notes what it was asked."""
-
-    def __init__(self, answer: Callable[[], bool]) -> None:
-        super().__init__("redrive-return", _no_broker)
-        self._answer = answer
-        self.asked: list[str] = []
-        self.exchanges = True
-
-    async def restore(self, queue: str) -> bool:
-        self.asked.append(queue)
-        return self._answer()
-
-    async def has_exchange(self, exchange: str) -> bool:
-        self.asked.append(exchange)
-        return self.exchanges
-
-
-async def _no_broker(_name: str) -> Connection:
-    raise AssertionError("nobody should connect")
 
 
 def plan(path: ReturnPath, *, parks: bool = False) -> ReturnPlan:
@@ -51,11 +29,11 @@ def plan(path: ReturnPath, *, parks: bool = False) -> ReturnPlan:
     return ReturnPlan(names, PolicyBook, path, tier_again=LAST_TIER, parks=parks)
 
 
-def delivery(queue: bytes = b"orders", *, exchange: str = "work") -> Delivery:
+def delivery(queue: bytes = b"orders", *, exchange: str = "work", key: str = "k") -> Delivery:
     put = {
         headers.QUEUE: b"S" + len(queue).to_bytes(4) + queue,
         headers.EXCHANGE: fields.longstr(exchange),
-        headers.ROUTING_KEY: fields.longstr("k"),
+        headers.ROUTING_KEY: fields.longstr(key),
         headers.ATTEMPT: fields.int32(1),
     }
     properties = Properties.empty().persistent().with_headers(put)
@@ -104,16 +82,6 @@ async def test_a_queue_is_looked_for_by_its_very_bytes(bindable: bool) -> None:
     assert [name.encode("utf-8", "surrogateescape") for name in path.asked] == [b"caf\xe9"]
     assert again.exchange == ("redrive-return" if bindable else "work")
     assert again.routing_key == "k"
-
-
-async def test_a_forged_exchange_does_not_send_a_message_in_a_circle() -> None:
-    """Of an exclusive queue, said to come by the very exchange that goes to one queue."""
-    forged = delivery(exchange="redrive-return")
-    again = await returned(StubPath(lambda: False), forged)
-    assert again.exchange == "redrive-return"
-    dead = await plan(StubPath(lambda: False)).reconsider(forged, again, NO_ROUTE)
-    assert isinstance(dead, Publish)
-    assert dead.exchange == "dlq-exchange"
 
 
 def test_poison_parks_only_where_rejected_messages_are_known_to_be_kept() -> None:
@@ -466,62 +434,64 @@ async def test_nothing_waits_in_a_tier_that_is_gone(outcome: Returned) -> None:
     assert "from exchange 'route-delay'" in reason_of(await after(returns, full, Refused()))
 
 
-class TestManyThatAreMissing:
-    """Names of exchanges come from headers: there can be any number."""
+@pytest.mark.parametrize(
+    ("exchange", "key"),
+    [
+        ("redrive-return", "k"),
+        ("retry-exchange-1", "k"),
+        ("retry-exchange-9", "k"),
+        ("retry-exchange", "k"),
+        ("dlq-exchange", "k"),
+        ("route-delay", "binding.k.1"),
+        ("", "retry-queue-1"),
+        ("work", "orders.delay"),
+    ],
+)
+def test_nothing_goes_back_by_an_exchange_that_leads_to_a_queue_of_ours(
+    exchange: str, key: str
+) -> None:
+    book = PolicyBook(file=[Policy(name="#", return_to="exchange")])
+    own = QueueSettings.model_validate({"name": "orders", "exchange": "work", "delay": "1s"})
+    names = retry_names(TopologySettings(), (own,))
+    going = ReturnPlan(names, lambda: book, StubPath(down), tier_again=LAST_TIER)
+    back = going.decide(delivery(exchange=exchange, key=key), "guest")
+    assert isinstance(back, Publish)
+    assert (back.exchange, back.routing_key) == ("redrive-return", key)
 
-    @pytest.fixture(autouse=True)
-    def _time(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 1000.0
-        monkeypatch.setattr(time, "monotonic", lambda: self.now)
-        self.path = StubPath(lambda: True)
-        self.path.exchanges = False
-        self.avoided = avoided.Avoided(self.path)
 
-    async def look(self) -> list[str]:
-        """Whom one look asks for."""
-        self.now += 1.5
-        self.path.asked.clear()
-        await self.avoided.look()
-        return list(self.path.asked)
+@pytest.mark.parametrize("exchange", ["redrive-return", "retry-exchange-1"])
+async def test_one_whose_queue_cannot_be_bound_is_dead_if_its_exchange_leads_here(
+    exchange: str,
+) -> None:
+    message = delivery(exchange=exchange)
+    going = plan(StubPath(lambda: False))
+    sent = going.decide(message, "guest")
+    assert isinstance(sent, Publish)
+    dead = await going.reconsider(message, sent, NO_ROUTE)
+    assert isinstance(dead, Publish)
+    assert dead.exchange == "dlq-exchange"
+    reason = str(Properties.read(dead.properties).header(headers.ERROR_REASON))
+    assert f"exchange {exchange!r} leads here" in reason
 
-    def note(self, *names: str) -> None:
-        for name in names:
-            self.avoided.note_gone(name, 404, "why")
 
-    async def test_a_few_are_looked_for_at_a_time_and_all_in_turn(self) -> None:
-        names = [f"e{number}" for number in range(10)]
-        self.note(*names)
-        looks = [await self.look() for _ in range(5)]
-        assert [len(each) for each in looks] == [4] * 5
-        assert [name for each in looks for name in each] == names * 2
+def test_a_message_that_says_it_failed_in_a_queue_of_ours_is_not_brought_back_there() -> None:
+    dead = plan(StubPath()).decide(delivery(b"retry-queue-1"), "guest")
+    assert isinstance(dead, Publish)
+    assert dead.exchange == "dlq-exchange"
 
-    async def test_a_second_passes_after_a_look_however_long_it_took(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        async def slow(_exchange: str) -> bool:
-            self.now += 5
-            return False
 
-        monkeypatch.setattr(self.path, "has_exchange", slow)
-        self.note("e")
-        await self.look()
-        ended = self.now
-        await self.avoided.look()
-        assert self.now == ended
-
-    async def test_what_no_message_is_for_is_forgotten(self) -> None:
-        self.note("forged", "used")
-        self.avoided.note_gone("forbidden", 403, "why")
-        for _ in range(300):
-            assert self.avoided.gone("used")
-            asked = await self.look()
-        assert asked == ["used"]
-        assert list(self.avoided._gone) == ["used"]
-
-    async def test_what_messages_were_for_is_looked_for_first_after_a_long_pause(self) -> None:
-        self.note("used")
-        await self.look()
-        assert self.avoided.gone("used")
-        self.now += 3600
-        assert await self.look() == ["used"]
-        assert self.avoided.gone("used")
+async def test_what_the_way_back_gives_up_waits_for_its_turn_too() -> None:
+    path = StubPath(down)
+    path.exchanges = False
+    going = by_exchange(path)
+    first = going.decide(delivery(), "guest")
+    assert isinstance(first, Publish)
+    assert first.exchange == "work"
+    missing = Returned(404, "NOT_FOUND - no exchange 'work'")
+    dead = await going.reconsider(delivery(), first, missing)
+    assert isinstance(dead, Publish)
+    assert dead.exchange == "dlq-exchange"
+    waits = await going.reconsider(delivery(), dead, Returned(404, "no exchange 'dlq-exchange'"))
+    assert isinstance(waits, Later)
+    # Neither is there, and both are known not to be: nobody tries one of them.
+    assert all(isinstance(going.decide(delivery(), "guest"), Later) for _ in range(5))
