@@ -168,6 +168,7 @@ MEANINGS = {
     "sweep.nothing_matched": "No queue matches a pattern",
     "sweep.unavailable": "A sweep that watches waits for the broker",
     "topology.differs": "Something on the broker is otherwise than described; it is left as it is",
+    "topology.left_over": "A queue of a tier that the settings do not have any more",
     "topology.made": "What was missing on the broker was made",
     "topology.not_assured": "This user may not declare; what is there is used",
     "topology.unread": "The management API does not tell whether queues dead-letter",

@@ -17,12 +17,13 @@ import structlog
 
 from redrive.broker.apply import apply
 from redrive.broker.drift import Standing
-from redrive.broker.live import examine
+from redrive.broker.live import examine, left_over
 from redrive.broker.topology import Topology, describe
 from redrive.domain.backoff import Backoff
 from redrive.errors import (
     AccessRefused,
     BrokerError,
+    ChannelClosed,
     ManagementError,
     SchemaNewer,
     StoreError,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _Result = TypeVar("_Result")
+_NOBODY_READS = "nobody reads it: move its messages, then 'redrive topology delete' it"
 
 
 async def assure_topology(settings: Settings) -> frozenset[str]:
@@ -51,11 +53,14 @@ async def assure_topology(settings: Settings) -> frozenset[str]:
         except AccessRefused as error:
             log.warning("topology.not_assured", error=str(error), remedy=error.remedy)
             return await _known_to_park(topology, connection, settings)
+        with contextlib.suppress(ChannelClosed):  # one that is down tells nothing, and stops nobody
+            for finding in await left_over(settings.topology, connection):
+                log.warning("topology.left_over", finding=str(finding), remedy=_NOBODY_READS)
         await connection.close()
     finally:
         connection.abort()
     for finding in applied.differing:
-        log.warning("topology.differs", finding=str(finding.part), remedy="redrive topology check")
+        log.warning("topology.differs", finding=str(finding), remedy="redrive topology check")
     if applied.made:
         log.info("topology.made", parts=len(applied.made))
     return topology.parking(applied.sound)

@@ -49,6 +49,10 @@ class Finding:
     differences: tuple[Difference, ...] = ()
     note: str = ""
 
+    def __str__(self) -> str:
+        said = [*map(str, self.differences), *filter(None, (self.note,))]
+        return f"{self.part}: {'; '.join(said)}"
+
 
 @dataclass(frozen=True, slots=True)
 class Drift:

@@ -47,6 +47,9 @@ class Exchange:
     kind: str
     users: bool = False
 
+    def __str__(self) -> str:
+        return f"exchange {self.name}"
+
 
 @dataclass(frozen=True, slots=True)
 class Queue:
@@ -55,6 +58,9 @@ class Queue:
     name: str
     arguments: dict[str, Argument]
     users: bool = False
+
+    def __str__(self) -> str:
+        return f"queue {self.name}"
 
     @property
     def kind(self) -> str:
@@ -75,6 +81,9 @@ class Binding:
     exchange: str
     queue: str
     routing_key: str
+
+    def __str__(self) -> str:
+        return f"binding {self.exchange} → {self.queue} by {self.routing_key}"
 
 
 Part = Exchange | Queue | Binding

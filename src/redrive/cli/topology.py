@@ -409,12 +409,12 @@ def _say_how_to_migrate(differing: tuple[Finding, ...]) -> None:
 def _line(part: Part, *, arguments: bool = True) -> str:
     match part:
         case Exchange():
-            return f"exchange {part.name}" + (f" ({part.kind})" if arguments else "")
+            more = part.kind
         case Queue():
-            listed = ", ".join(f"{key}={value}" for key, value in part.arguments.items())
-            return f"queue {part.name}" + (f" ({listed})" if arguments else "")
+            more = ", ".join(f"{key}={value}" for key, value in part.arguments.items())
         case Binding():
-            return f"binding {part.exchange} → {part.queue} by {part.routing_key}"
+            more = ""
+    return f"{part} ({more})" if more and arguments else str(part)
 
 
 def _obstacle_document(obstacle: Obstacle) -> dict[str, Any]:
