@@ -118,6 +118,9 @@ MEANINGS = {
     "mover.parked": (
         "A message cannot be published again; it is in the dead letter queue, unchanged"
     ),
+    "mover.prefetch_lowered": "Large messages wait in hand: fewer are taken at a time beside them"
+    " until there is room",
+    "mover.prefetch_raised": "There was room for a minute: up to twice as many are taken at a time",
     "mover.ready": "A queue of the retrier is consumed",
     "mover.stays": "A message cannot go anywhere; it stays in its queue, and why",
     "policies.changed": "Policies changed, and are in force",

@@ -38,18 +38,23 @@ class Budget:
     def _divide(self) -> None:
         """By the number of members. Kept, since every delivery is held against it."""
         members = max(1, len(self._members))
-        self.share = self.size // (2 * members - 1)
+        self.share = self._share_of_each(members)
         """Bytes that each member may have, whatever the others have."""
         self._most = self.size - (members - 1) * self.share
+
+    def _share_of_each(self, members: int) -> int:
+        return self.size // (2 * max(1, members) - 1)
 
     @property
     def is_spent(self) -> bool:
         """Whether no member may have more than its share."""
         return self.spent > self._most
 
-    def fitting(self, held: int, unanswered: int) -> int:
-        """How many deliveries like those of a member its share has room for; at least one."""
-        return max(1, unanswered * self.share // max(1, held))
+    def fitting(self, held: int, unanswered: int, *, joining: int = 0) -> int:
+        """How many deliveries like those of a member a share has room for, once so many more have
+        joined; at least one."""
+        share = self._share_of_each(len(self._members) + joining)
+        return max(1, unanswered * share // max(1, held))
 
     def join(self, member: Member) -> None:
         self._members.add(member)

@@ -122,6 +122,12 @@ class Consumer:
         return self._budget.fitting(self._held, self.unanswered)
 
     @property
+    def fitting_beside(self) -> int:
+        """How many like those the share of another one has room for, that joins while this one
+        keeps what it has."""
+        return self._budget.fitting(self._held, self.unanswered, joining=1)
+
+    @property
     def has_ample_room(self) -> bool:
         """Whether twice what it has would fit its share of the budget."""
         return 2 * self._held <= self._budget.share

@@ -23,6 +23,33 @@ _CALM_LOOKS: Final = 60
 """At how many in a row there has to be room before more is taken at a time."""
 
 
+class Fit:
+    """Looks at one consumer now and then: what prefetch should its queue be consumed with?"""
+
+    def __init__(
+        self, consumer: Consumer, prefetch: int, *, most: int, stays: bool = False
+    ) -> None:
+        """`prefetch` is what it has, `most` the usual one. `stays`: what it has in hand is still
+        there when the next one consumes, and is to fit beside it."""
+        self._consumer = consumer
+        self._prefetch = prefetch
+        self._most = most
+        self._stays = stays
+        self._strain = Strain(consumer)
+        self._calm = Calm(consumer)
+
+    def look(self, *, may_take_more: bool = True) -> int:
+        """The prefetch that it has, mostly; less if more is on its way than fits; or twice that,
+        where less than usual is taken and for a while it might have taken more and had room."""
+        if self._strain.is_too_much():
+            return self._consumer.fitting_beside if self._stays else self._consumer.fitting
+        if not may_take_more:
+            self._calm = Calm(self._consumer)
+        elif self._prefetch < self._most and self._calm.is_long():
+            return min(2 * self._prefetch, self._most)
+        return self._prefetch
+
+
 class Strain:
     """Looks at one consumer now and then."""
 

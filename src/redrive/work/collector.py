@@ -31,7 +31,7 @@ import structlog
 
 from redrive.amqp import Connection, Consumer, Delivery, strain
 from redrive.amqp.lane import Connect
-from redrive.amqp.strain import Calm, Strain
+from redrive.amqp.strain import Fit
 from redrive.amqp.supervision import supervise
 from redrive.domain import metrics
 from redrive.domain.ids import rising
@@ -177,19 +177,18 @@ class Collector:
     async def _cancel_to_fit(self, consumer: Consumer) -> None:
         """End the session if more is on its way than fits: the next one takes less at a time. Or if
         less was taken, and for a while there was room: the next one takes twice that."""
-        looks, calm = Strain(consumer), Calm(consumer)
-        while True:
+        before = self._prefetch
+        fit = Fit(consumer, before, most=self._limits.prefetch)
+        while self._prefetch == before:
             await asyncio.sleep(strain.LOOK_EVERY)
-            if looks.is_too_much():
-                await self._lower_prefetch(consumer)
-                return
-            if self._prefetch < self._limits.prefetch and calm.is_long():
-                await self._raise_prefetch(consumer)
-                return
+            self._prefetch = fit.look()
+        if self._prefetch < before:
+            await self._take_less(consumer, before)
+        else:
+            await self._take_more(consumer, before)
 
-    async def _lower_prefetch(self, consumer: Consumer) -> None:
+    async def _take_less(self, consumer: Consumer, before: int) -> None:
         """What is in hand is stored and acked; what was not read goes back."""
-        self._prefetch, before = consumer.fitting, self._prefetch
         self._log.warning(
             "collector.prefetch_lowered",
             prefetch=before,
@@ -199,9 +198,8 @@ class Collector:
         )
         await consumer.cancel()
 
-    async def _raise_prefetch(self, consumer: Consumer) -> None:
+    async def _take_more(self, consumer: Consumer, before: int) -> None:
         """Nothing goes back: what is on its way fits, and is stored and acked too."""
-        self._prefetch, before = min(2 * self._prefetch, self._limits.prefetch), self._prefetch
         self._log.info("collector.prefetch_raised", prefetch=before, raised_to=self._prefetch)
         await consumer.cancel(take_the_rest=True)
 

@@ -9,7 +9,9 @@ What it guarantees:
 - A message that cannot be sent (`Unpublishable`, or the broker closed the channel on it twice) is
   treated as the plan's owner says: parked by a reject, where its queue has a dead letter exchange
   for that, or left in its queue. The messages behind it go through.
-- At most `prefetch` messages are in flight, and no more bytes than the budget has.
+- At most `prefetch` messages are in flight, and no more bytes than the budget has. A Mover whose
+  budget is spent by what waits takes fewer at a time, before the broker resets a connection that
+  is not read (`succession.py`): what waits in hand stays there, and is not delivered again.
 - What a plan holds stays unsettled, costs no memory, and goes back to its queue at the end, unseen
   by anybody in between.
 
@@ -38,6 +40,7 @@ from redrive.amqp.supervision import supervise
 from redrive.domain.backoff import Backoff
 from redrive.errors import BrokerError, Unpublishable, the_reason
 from redrive.work.meter import Meter
+from redrive.work.succession import Succession
 
 log = structlog.get_logger()
 
@@ -212,20 +215,16 @@ class Mover:
         lane = Lane(self._connect, f"redrive publish from {self.queue}")
         try:
             await lane.open()
-            channel = await source.channel()
-            consumer = await channel.consume(
-                self.queue, prefetch=self._limits.prefetch, budget=self._limits.budget
+            consumers = Succession(
+                source,
+                self.queue,
+                prefetch=self._limits.prefetch,
+                budget=self._limits.budget,
+                logger=self._log,
             )
+            await consumers.open()
             self._on_ready()
-            await MoverSession(
-                self._plan,
-                consumer,
-                lane,
-                self.counts,
-                self._log,
-                prepare=self._prepare,
-                meter=self._meter,
-            ).run(until=self._stopping)
+            await self._move(consumers, lane)
             await lane.close()
             await source.close()
         except BrokerError:
@@ -234,6 +233,24 @@ class Mover:
         finally:
             lane.abort()
             source.abort()
+
+    async def _move(self, consumers: Succession, lane: Lane) -> None:
+        session = MoverSession(
+            self._plan,
+            consumers,
+            lane,
+            self.counts,
+            self._log,
+            prepare=self._prepare,
+            meter=self._meter,
+        )
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                watch = tasks.create_task(consumers.watch())
+                await session.run(until=self._stopping)
+                watch.cancel()
+        except BaseExceptionGroup as group:
+            raise the_reason(group) from group
 
 
 class MoverSession:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redrive.amqp import Budget, Consumer, Delivery, strain
-from redrive.amqp.strain import Calm, Strain
+from redrive.amqp.strain import Calm, Fit, Strain
 from tests.stub_transport import Stub, deliver
 
 SIZE, SMALL, LARGE = 30_000, 100, 35_000
@@ -132,3 +132,36 @@ async def test_a_consumer_is_calm_though_its_neighbour_has_too_much(budget: Budg
     await large.get(LARGE)
     assert is_calm(Calm(small.consumer))
     assert not is_calm(Calm(large.consumer))
+
+
+async def test_a_prefetch_that_fits_beside_what_stays_in_hand_is_never_strained(
+    budget: Budget,
+) -> None:
+    former = await one(budget)
+    for _ in range(9):
+        await former.get(4000)
+    fit = Fit(former.consumer, 10, most=10, stays=True)
+    assert [fit.look() for _ in range(strain._LOOKS)] == [10] * (strain._LOOKS - 1) + [2]
+    beside = await one(budget)
+    for _ in range(2):
+        await beside.get(4000)
+        assert beside.is_read()
+
+
+async def test_where_nothing_stays_in_hand_the_prefetch_is_for_all_of_the_share(
+    budget: Budget,
+) -> None:
+    alone = await one(budget)
+    for _ in range(9):
+        await alone.get(4000)
+    fit = Fit(alone.consumer, 10, most=10)
+    assert [fit.look() for _ in range(strain._LOOKS)][-1] == alone.consumer.fitting == 7
+
+
+@pytest.mark.parametrize(("has", "then"), [(4, 8), (6, 10), (10, 10)])
+async def test_after_a_calm_it_is_twice_what_it_was_and_never_more_than_usual(
+    budget: Budget, has: int, then: int
+) -> None:
+    fit = Fit((await one(budget)).consumer, has, most=10)
+    looks = [fit.look() for _ in range(strain._CALM_LOOKS)]
+    assert looks == [has] * (strain._CALM_LOOKS - 1) + [then]
