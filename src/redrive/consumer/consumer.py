@@ -107,7 +107,8 @@ class Consumer:
         tried again: `immediate` times at once, then by the retrier's tiers, `retries` times; then
         the message goes to the dead letter queue with error type, reason and stack in its headers.
 
-        - `retries=0`: no retry. `retries=None`: what the policy of the routing key says.
+        - `retries=0`: no retry. `retries=None`: what the policy of the routing key says. A dead
+          letter in Redrive's store is revived by its strategy: one that timed out, of itself.
         - `timeout`: a handler that takes longer has failed, also if it returns in the end. For a
           sync function, its thread goes on by itself, and as many may as `concurrency` says. A
           text such as "30s", "5m", "1h30m", "250ms", or a `timedelta`; no number.
