@@ -36,7 +36,7 @@ from tests.services.moving import (
     ready,
     take_all,
 )
-from tests.services.plugin import NewProxy, Vhost
+from tests.services.plugin import NewProxy, OwnNode, Vhost
 from tests.services.retrying import DEAD, declare_topology, topology
 
 LOWERED = "mover.prefetch_lowered"
@@ -164,6 +164,22 @@ async def test_while_the_broker_confirms_nothing_less_is_taken_and_nothing_is_mo
         await eventually_async(lambda: running.moved == COUNT)
         assert running.sessions == 1
     assert sorted(identities(await take_all(vhost.url, TARGET)), key=int) == IDENTITIES
+
+
+async def test_while_an_alarm_blocks_publishers_less_is_taken_and_nothing_is_moved_twice(
+    own_node: OwnNode,
+) -> None:
+    node = own_node()
+    await lay_out(node.url(), "quorum")
+    await publish(node.url(), [message(each, body=bytes(SIZE)) for each in IDENTITIES])
+    await asyncio.to_thread(node.ctl, "set_vm_memory_high_watermark", "0.000001")
+    limits = Limits(prefetch=PREFETCH, budget=Budget(BUDGET))
+    async with moving(node.url(), MoveTo(), limits=limits) as running:
+        await is_followed(SOURCE)
+        await asyncio.to_thread(node.ctl, "set_vm_memory_high_watermark", "0.4")
+        await eventually_async(lambda: running.moved == COUNT)
+        assert running.sessions == 1
+    assert sorted(identities(await take_all(node.url(), TARGET)), key=int) == IDENTITIES
 
 
 async def test_stopped_while_messages_wait_beside_it_gives_all_back_once(vhost: Vhost) -> None:
