@@ -26,6 +26,7 @@ from tests.services.retrying import (
     never,
     publish_one,
     retrying,
+    told_to,
     topology,
 )
 from tests.services.sweeping import few_permissions
@@ -37,16 +38,7 @@ def all_but(exchange: str) -> dict[str, str]:
 
 def refusals(retrier: Retrier, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What the plans for the way back are told of, as it comes."""
-    told: list[Any] = []
-    for mover in retrier.movers[1:]:
-        reconsider = mover._plan.reconsider
-
-        async def listen(*said: Any, ask: Any = reconsider) -> Any:
-            told.append(said)
-            return await ask(*said)
-
-        monkeypatch.setattr(mover._plan, "reconsider", listen)
-    return told
+    return told_to(*retrier.movers[1:], monkeypatch=monkeypatch)
 
 
 def said(logs: list[Any]) -> list[str]:

@@ -9,6 +9,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import pairwise
+from typing import Any
+
+import pytest
 
 from redrive.amqp import Channel, Delivery, Properties, Publish
 from redrive.amqp.supervision import supervise
@@ -19,7 +22,7 @@ from redrive.domain.durations import format_duration
 from redrive.domain.policy import Policy, PolicyBook
 from redrive.errors import BrokerError
 from redrive.settings.sections import QueueSettings, TopologySettings
-from redrive.work.mover import Limits
+from redrive.work.mover import Limits, Mover
 from redrive.work.retrier import Retrier
 from tests.services.eventually import eventually_async
 from tests.services.moving import QUICK, Kind, channel_to, connector, copies, marked
@@ -76,6 +79,20 @@ async def retrying(
     finally:
         stopping.set()
         await asyncio.wait_for(running, 30)
+
+
+def told_to(*movers: Mover, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the plans of these are told that no queue took, as it comes."""
+    told: list[Any] = []
+    for mover in movers:
+        reconsider = mover._plan.reconsider
+
+        async def listen(*said: Any, ask: Any = reconsider) -> Any:
+            told.append(said)
+            return await ask(*said)
+
+        monkeypatch.setattr(mover._plan, "reconsider", listen)
+    return told
 
 
 async def declare_origin(
