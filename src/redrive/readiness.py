@@ -23,7 +23,6 @@ from redrive.domain.backoff import Backoff
 from redrive.errors import (
     AccessRefused,
     BrokerError,
-    ChannelClosed,
     ManagementError,
     SchemaNewer,
     StoreError,
@@ -53,7 +52,7 @@ async def assure_topology(settings: Settings) -> frozenset[str]:
         except AccessRefused as error:
             log.warning("topology.not_assured", error=str(error), remedy=error.remedy)
             return await _known_to_park(topology, connection, settings)
-        with contextlib.suppress(ChannelClosed):  # one that is down tells nothing, and stops nobody
+        with contextlib.suppress(BrokerError):  # one that is down tells nothing, and stops nobody
             for finding in await left_over(settings.topology, connection):
                 log.warning("topology.left_over", finding=str(finding), remedy=_NOBODY_READS)
         await connection.close()

@@ -94,6 +94,7 @@ class Consumer:
         self._error = self._error or error
         self._cancelled = True
         if not closed:
+            self.weigh()
             self.wake()
             return
         self._close()
@@ -234,7 +235,7 @@ class Consumer:
         """Have nothing read while the budget is spent, and more than its share of it by this one,
         and more may come that has to be kept."""
         over = self._budget.is_spent and self._held > self._budget.share
-        over = over and not (self.is_full or self._leaving or self._closed)
+        over = over and not (self.is_full or self._leaving or self._cancelled or self._closed)
         if over is not self._over:
             self._over = over
             self._channel.wire.over_budget(self, over=over)
@@ -324,5 +325,6 @@ class Consumer:
         # broker may answer that one first.
         await asyncio.shield(self._cancelling)
         self._cancelled = True
+        self.weigh()
         self.flush()
         self.wake()

@@ -22,11 +22,11 @@ from redrive.domain.failure import Failure
 
 _MAX_STACK: Final = 6_000
 _MAX_REASON: Final = 3_000
+"""Characters. What Redrive adds to a message has 16 KiB, and neither an error that quotes a whole
+document nor a deep stack may take the room of the deaths. Both ends are kept."""
 _CAUSE: Final = BaseException.__dict__["__cause__"].__get__
 _CONTEXT: Final = BaseException.__dict__["__context__"].__get__
 _EXCEPTIONS: Final = BaseExceptionGroup.__dict__["exceptions"].__get__
-"""Characters. What Redrive adds to a message has 16 KiB, and neither an error that quotes a whole
-document nor a deep stack may take the room of the deaths. Both ends are kept."""
 
 
 class TimedOut(Exception):

@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
+from redrive.errors import BrokerError
 from redrive.work.return_path import ReturnPath
 
 _MISSING: Final = 404
@@ -98,7 +99,11 @@ class Avoided:
             if (gone := self._gone.pop(exchange, None)) is None:
                 continue
             self._gone[exchange] = gone  # as the last: next time it is the turn of others
-            if await self._path.has_exchange(exchange):
+            try:
+                is_back = await self._path.has_exchange(exchange)
+            except BrokerError:  # who cannot be asked is avoided on; the messages go on without
+                break
+            if is_back:
                 self._gone.pop(exchange, None)
             elif gone.is_wanted:
                 gone.until, gone.is_wanted = time.monotonic() + _GONE_FOR, False

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+from pamqp import commands
 
 from redrive.amqp import Budget, Consumer, Delivery, strain
 from redrive.amqp.strain import Calm, Fit, Strain
-from tests.stub_transport import Stub, deliver
+from redrive.errors import BrokerError
+from tests.services.eventually import eventually_async
+from tests.stub_transport import Stub, deliver, method
 
 SIZE, SMALL, LARGE = 30_000, 100, 35_000
 
@@ -165,3 +170,33 @@ async def test_after_a_calm_it_is_twice_what_it_was_and_never_more_than_usual(
     fit = Fit((await one(budget)).consumer, has, most=10)
     looks = [fit.look() for _ in range(strain._CALM_LOOKS)]
     assert looks == [has] * (strain._CALM_LOOKS - 1) + [then]
+
+
+async def test_a_consumer_that_gets_nothing_more_does_not_stop_one_beside_it(
+    budget: Budget,
+) -> None:
+    """Cancelled to be followed by another, with more in hand than is its share by then."""
+    former = await one(budget)
+    for _ in range(3):
+        await former.get(4000)
+    said = len(former.stub.transport.written)
+    cancelling = asyncio.ensure_future(former.consumer.cancel(take_the_rest=True))
+    await eventually_async(lambda: len(former.stub.transport.written) > said)
+    former.stub.feed(method(commands.Basic.CancelOk(consumer_tag="any")))
+    await cancelling
+    beside = await one(budget)
+    for _ in range(3):
+        await beside.get(4000)
+    assert budget.is_spent
+    assert former.consumer.unsettled_bytes > budget.share
+    assert former.is_read()
+
+
+async def test_a_consumer_that_the_broker_cancels_is_read_however_much_it_has(
+    budget: Budget,
+) -> None:
+    alone = await one(budget)
+    await alone.get(LARGE)
+    assert not alone.is_read()
+    alone.consumer.end(BrokerError("the queue was deleted"), closed=False)
+    assert alone.is_read()
