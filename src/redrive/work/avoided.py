@@ -89,7 +89,6 @@ class Avoided:
         now = time.monotonic()
         if not self._gone or now - self._looked < _LOOK_EVERY:
             return
-        self._looked = now  # whatever comes of it: a look that fails must not be all that is done
         missing = [
             name
             for name, gone in self._gone.items()
