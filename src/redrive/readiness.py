@@ -18,7 +18,7 @@ import structlog
 from redrive.broker.apply import apply
 from redrive.broker.drift import Standing
 from redrive.broker.live import examine, left_over
-from redrive.broker.topology import Topology, describe
+from redrive.broker.topology import Part, Topology, describe
 from redrive.domain.backoff import Backoff
 from redrive.errors import (
     AccessRefused,
@@ -39,11 +39,9 @@ _Result = TypeVar("_Result")
 _NOBODY_READS = "nobody reads it: move its messages, then 'redrive topology delete' it"
 
 
-async def assure_topology(settings: Settings) -> frozenset[str]:
-    """Make what is missing on the broker; what differs is somebody's choice, and is said.
-
-    The queues whose rejected messages are known to arrive in the dead letter queue.
-    """
+async def assure_topology(settings: Settings) -> bool:
+    """Make what is missing on the broker; what differs is somebody's choice, and is said. Whether
+    we may."""
     topology = describe(settings.topology, settings.queue)
     connection = await connect(settings, "redrive topology")
     try:
@@ -51,7 +49,7 @@ async def assure_topology(settings: Settings) -> frozenset[str]:
             applied = await apply(topology, connection)
         except AccessRefused as error:
             log.warning("topology.not_assured", error=str(error), remedy=error.remedy)
-            return await _known_to_park(topology, connection, settings)
+            return False
         with contextlib.suppress(BrokerError):  # one that is down tells nothing, and stops nobody
             for finding in await left_over(settings.topology, connection):
                 log.warning("topology.left_over", finding=str(finding), remedy=_NOBODY_READS)
@@ -62,22 +60,38 @@ async def assure_topology(settings: Settings) -> frozenset[str]:
         log.warning("topology.differs", finding=str(finding), remedy="redrive topology check")
     if applied.made:
         log.info("topology.made", parts=len(applied.made))
-    return topology.parking(applied.sound)
+    return True
 
 
-async def _known_to_park(
+async def known_to_park(settings: Settings) -> frozenset[str]:
+    """The queues whose rejected messages are known to arrive in the dead letter queue. What is
+    missing of the topology is made, as at the start."""
+    topology = describe(settings.topology, settings.queue)
+    connection = await connect(settings, "redrive topology")
+    try:
+        try:
+            sound = (await apply(topology, connection)).sound
+        except AccessRefused:
+            sound = await _known_to_be_sound(topology, connection, settings)
+        await connection.close()
+    finally:
+        connection.abort()
+    return topology.parking(sound)
+
+
+async def _known_to_be_sound(
     topology: Topology, connection: Connection, settings: Settings
-) -> frozenset[str]:
-    """The same, where we may not declare: only the management API can tell."""
+) -> tuple[Part, ...]:
+    """What is as described, where we may not declare: only the management API can tell."""
     api = management(settings)
     if api is None:
-        return frozenset()
+        return ()
     try:
         drift = await examine(topology, connection, api)
     except ManagementError as error:
         log.warning("topology.unread", error=str(error), remedy=error.remedy)
-        return frozenset()
-    return topology.parking([finding.part for finding in drift.of(Standing.SAME)])
+        return ()
+    return tuple(finding.part for finding in drift.of(Standing.SAME))
 
 
 async def persist(

@@ -29,7 +29,7 @@ from redrive.broker.own_queues import own_queues
 from redrive.errors import SettingsError, the_reason
 from redrive.events import Events
 from redrive.notify import ServiceManager
-from redrive.readiness import assure_topology, persist, unless
+from redrive.readiness import assure_topology, known_to_park, persist, unless
 from redrive.runtime import (
     alerting,
     connect,
@@ -50,6 +50,7 @@ from redrive.work.collection import QueueCollection
 from redrive.work.collector import Collector
 from redrive.work.counting import Counting
 from redrive.work.janitor import Chore, Janitor
+from redrive.work.parking import Parking
 from redrive.work.redact import Redaction
 from redrive.work.retention import Retention
 from redrive.work.retrier import Retrier
@@ -256,8 +257,7 @@ async def _run_retrier(process: Process) -> None:
     try:
         if await persist(lambda: _started(watch), "policies", stopping) is None:
             return
-        parking = await persist(lambda: assure_topology(settings), "topology", stopping)
-        if parking is None:
+        if await persist(lambda: assure_topology(settings), "topology", stopping) is None:
             return
         retrier = Retrier(
             settings.topology,
@@ -265,7 +265,7 @@ async def _run_retrier(process: Process) -> None:
             lambda: watch.book,
             connect=lambda name: connect(settings, name),
             limits=limits(settings),
-            parking=parking,
+            parking=Parking(partial(known_to_park, settings)),
             tally=process.tally,
             on_ready=partial(process.awaited.here, "retrier"),
         )
@@ -340,7 +340,15 @@ async def _run_worker(process: Process, store: Store) -> None:
         if await persist(lambda: assure_topology(settings), "topology", stopping) is None:
             return
         ready = partial(process.awaited.here, "worker")
-        revival = revival_of(settings, store, lambda: watch.book, events, process.tally, ready)
+        revival = revival_of(
+            settings,
+            store,
+            lambda: watch.book,
+            parking=Parking(partial(known_to_park, settings)),
+            events=events,
+            tally=process.tally,
+            on_ready=ready,
+        )
         wake = events.listen(lambda _: revival.worker.wake())
         try:
             async with asyncio.TaskGroup() as tasks:

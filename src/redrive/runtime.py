@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from redrive.work.conditions import Conditions
     from redrive.work.desk import Desk, TopologyLook
     from redrive.work.mover import Limits
+    from redrive.work.parking import Parking
     from redrive.work.queue_site import QueueSite
     from redrive.work.receipts import Receipts
     from redrive.work.replay_jobs import ReplayJobs
@@ -203,10 +204,12 @@ def conditions(store: Store) -> Conditions:
     return Conditions(system=system_watch(), capacity=Capacity(store.database))
 
 
-def revival_of(
+def revival_of(  # noqa: PLR0913  (what it works with, each by its name)
     settings: Settings,
     store: Store,
     policies: Callable[[], PolicyBook],
+    *,
+    parking: Parking,
     events: Events,
     tally: Tally,
     on_ready: Callable[[], None] | None = None,
@@ -242,6 +245,7 @@ def revival_of(
             settings.topology.names.receipts_queue,
             store.verdicts,
             lambda purpose: connect(settings, purpose),
+            parking,
             events,
         ),
         ReplayJobs(

@@ -17,13 +17,21 @@ from redrive.domain.breaker import USUAL, Position
 from redrive.domain.filters import Filters
 from redrive.domain.letter import Head, Letter, Result
 from redrive.domain.lifecycle import State
-from redrive.domain.replay import Destination, Replay, ReplayOrder, ReplayState
+from redrive.domain.replay import (
+    IS_OUTSTANDING,
+    SENT_BEFORE,
+    Destination,
+    Replay,
+    ReplayOrder,
+    ReplayState,
+)
 from redrive.domain.revival import LeaveToPerson
 from redrive.domain.verdict import Receipt
 from redrive.errors import CursorRefused, OrderRefused
 from redrive.store import replay_choice, replay_looks, replays
 from redrive.store.replay_looks import ReplayLooks
 from redrive.store.replays import Batch
+from redrive.store.sendings import Outcome
 from redrive.store.store import Store
 from tests.services.letters import BEGAN, arrival, died_in
 from tests.services.sending import (
@@ -314,6 +322,23 @@ async def test_what_is_outstanding_is_left_out(store: Store) -> None:
     assert all("outstanding" in reason for reason in await left_out(store, job))
     ended = await now(store, job)
     assert (ended.skipped, ended.state) == (2, ReplayState.DONE)
+
+
+async def test_what_a_job_sent_is_not_sent_again_where_it_goes_on_with_a_letter_before_it(
+    store: Store,
+) -> None:
+    refused, returned, outstanding = await stored(store, 3)
+    job = await running(store)
+    claims = (await take(store, job)).claims
+    outcomes = [Outcome(claim=claims[0], result=Result.REFUSED, reason="full")]
+    outcomes += [Outcome(claim=claim, result=Result.SENT) for claim in claims[1:]]
+    await store.replays.record(ME, outcomes, verdict_after=VERDICT_AFTER)
+    await come_back(store, claims[1:2])
+    await store.replays.stop_at(job.id, 0, "the queue is full")
+    batch = await take(store, await store.replays.resume(job.id, ME))
+    assert ids_of(batch) == [refused]
+    assert batch.skipped == [(returned, SENT_BEFORE), (outstanding, IS_OUTSTANDING)]
+    assert ids_of(await take(store, await running(store))) == [returned]
 
 
 async def test_what_is_archived_or_gone_is_left_out(store: Store) -> None:

@@ -35,7 +35,7 @@ from tests.services.eventually import eventually_async
 from tests.services.letters import arrival, books_are_exact, died_in, letter_store
 from tests.services.moving import channel_to, connector, declare, holds, publish, ready, take_all
 from tests.services.plugin import Vhost
-from tests.services.retrying import handling
+from tests.services.retrying import handling, parking
 from tests.services.reviving import (
     KEY,
     LEASE,
@@ -258,7 +258,7 @@ async def receipt_arrives(site: Site, document: dict[str, object]) -> None:
     """A consumer publishes a receipt; the worker role settles it."""
     queue = site.settings.names.receipts_queue
     heard = Heard(site.store.verdicts)
-    receipts = Receipts(queue, heard, connector(site.url))
+    receipts = Receipts(queue, heard, connector(site.url), parking(site.url, site.settings))
     running = asyncio.create_task(receipts.run())
     try:
         body = json.dumps(document).encode()
@@ -267,6 +267,34 @@ async def receipt_arrives(site: Site, document: dict[str, object]) -> None:
     finally:
         receipts.stop()
         await asyncio.wait_for(running, 30)
+
+
+@pytest.mark.parametrize("made_by", ["us", "somebody"])
+async def test_what_is_no_receipt_parks_where_it_is_kept_and_else_stays(
+    site: Site, made_by: str
+) -> None:
+    names, heard = site.settings.names, Heard(site.store.verdicts)
+    if made_by == "somebody":
+        async with channel_to(site.url) as channel:
+            await channel.delete_queue(names.receipts_queue)
+        await declare(site.url, names.receipts_queue, "quorum")
+    receipts = Receipts(
+        names.receipts_queue, heard, connector(site.url), parking(site.url, site.settings)
+    )
+    running = asyncio.create_task(receipts.run())
+    try:
+        real = json.dumps({"letter": letter_id(datetime.now(UTC), 7), "generation": 1}).encode()
+        raw = Properties.empty().persistent().raw
+        await publish(
+            site.url, [Publish("", names.receipts_queue, raw, body) for body in (b"odd", real)]
+        )
+        if made_by == "us":
+            await has_letters(site, 1)
+        await eventually_async(lambda: heard.one, what="the receipt behind it settled")
+    finally:
+        receipts.stop()
+        await asyncio.wait_for(running, 30)
+    await holds(site.url, names.receipts_queue, 0 if made_by == "us" else 1)
 
 
 @dataclass
@@ -340,6 +368,17 @@ async def test_silence_of_a_queue_that_is_gone_is_left_to_a_person(site: Site) -
     assert (await site.letter()).status is MANUAL
 
 
+async def test_a_doubtful_sending_to_a_name_that_no_queue_can_have_is_left_to_a_person(
+    site: Site,
+) -> None:
+    await dead(site)
+    async with site.store.database.writing() as connection:
+        await connection.execute(update(redrive_letter).values(queue="q" * 254 + "…"))
+    await claim_and_die(site)
+    await site.watch.round()
+    assert (await site.letter()).status is MANUAL
+
+
 async def test_a_consumer_that_copies_headers_makes_a_new_letter_with_a_parent(site: Site) -> None:
     await dead(site)
     await site.round()
@@ -368,6 +407,10 @@ async def test_a_consumer_that_copies_headers_makes_a_new_letter_with_a_parent(s
 async def in_doubt(site: Site) -> None:
     """A letter is claimed, and whoever claimed it is not heard of again."""
     await dead(site)
+    await claim_and_die(site)
+
+
+async def claim_and_die(site: Site) -> None:
     await site.round()
     site.later(minutes=2)
     taken = await site.store.sendings.take_due(

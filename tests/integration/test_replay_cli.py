@@ -710,6 +710,17 @@ def test_a_dry_run_tells_how_many_go_where_and_why_others_do_not(site: Replaying
     ]
 
 
+def test_a_dry_run_says_of_names_that_nothing_can_have_that_there_is_no_such_thing(
+    site: Replaying,
+) -> None:
+    long = "q" * 254 + "…"
+    site.add(dead("a"), dead("b", queue=long))
+    ran, found = preview(site)
+    assert ran.code == 1
+    assert found["orders"]["notTaken"] == 0
+    assert found[long]["obstacles"] == ["there is no such queue"]
+
+
 def test_a_dry_run_is_exit_0_if_all_would_be_taken(site: Replaying) -> None:
     site.add(dead("a"))
     ran = site("replay", "--dry-run")

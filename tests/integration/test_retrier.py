@@ -536,6 +536,18 @@ async def test_poison_parks_in_the_dead_letter_queue(vhost: Vhost, kind: Kind, q
     assert sorted(identities(dead)) == ["behind", "poison"]
 
 
+@both_kinds
+async def test_poison_is_not_rejected_into_a_dead_letter_exchange_that_was_deleted_meanwhile(
+    vhost: Vhost, kind: Kind
+) -> None:
+    async with retrying(vhost.url, topology(kind), {"k": 1}):
+        await consumed(vhost.url, "retry-queue")
+        async with channel_to(vhost.url) as channel:
+            await channel.delete_exchange("dlq-exchange")
+        await publish(vhost.url, [too_large("retry-queue")])
+        assert identities(await the_dead(vhost.url)) == ["poison"]
+
+
 FOREIGN: dict[str, dict[str, str | int]] = {
     "no dead letter exchange": {},
     "back to itself": {"x_dead_letter_exchange": "", "x_dead_letter_routing_key": "retry-queue"},

@@ -23,6 +23,7 @@ from redrive.domain.policy import Policy, PolicyBook
 from redrive.errors import BrokerError
 from redrive.settings.sections import QueueSettings, TopologySettings
 from redrive.work.mover import Limits, Mover
+from redrive.work.parking import Parking
 from redrive.work.retrier import Retrier
 from tests.services.eventually import eventually_async
 from tests.services.moving import QUICK, Kind, channel_to, connector, copies, marked
@@ -50,6 +51,17 @@ async def declare_topology(
             await channel.bind_queue(binding.queue, binding.exchange, binding.routing_key)
 
 
+def parking(url: str, settings: TopologySettings, queues: Sequence[QueueSettings] = ()) -> Parking:
+    """Which queues keep what is rejected; who asks has what is missing made."""
+    wanted = describe(settings, tuple(queues))
+
+    async def ask() -> frozenset[str]:
+        async with channel_to(url) as channel:
+            return wanted.parking((await apply(wanted, channel.connection)).sound)
+
+    return Parking(ask)
+
+
 @asynccontextmanager
 async def retrying(
     url: str,
@@ -58,9 +70,8 @@ async def retrying(
     queues: Sequence[QueueSettings] = (),
 ) -> AsyncIterator[Retrier]:
     """The retrier running on a declared topology."""
-    async with channel_to(url) as channel:
-        wanted = describe(settings, tuple(queues))
-        applied = await apply(wanted, channel.connection)
+    parks = parking(url, settings, queues)
+    await parks.keeps("")
     if isinstance(policies, Mapping):
         policies = [Policy(name=name, max_retries=limit) for name, limit in policies.items()]
     book = PolicyBook(file=policies)
@@ -70,7 +81,7 @@ async def retrying(
         lambda: book,
         connect=connector(url),
         limits=Limits(prefetch=200),
-        parking=wanted.parking(applied.sound),
+        parking=parks,
     )
     stopping = asyncio.Event()
     running = asyncio.create_task(retrier.run(stopping))

@@ -231,6 +231,8 @@ class Channel:
             commands.Basic.QosOk,
             patiently=patiently,
         )
+        if self.error is not None:  # closed since the answer: nobody would tell the consumer
+            raise self.error
         tag = f"redrive-{next(_consumer_numbers)}"
         self.delivers = frames.DELIVER.to_bytes(4) + frames.shortstr(tag)
         self.consumer = Consumer(

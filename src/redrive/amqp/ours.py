@@ -14,6 +14,7 @@ from redrive.amqp.delivery import Delivery
 from redrive.amqp.fields import octets
 from redrive.amqp.republish import Draft
 from redrive.domain import headers
+from redrive.domain.failure import WORDS
 
 _QUEUE: Final = octets(headers.QUEUE)
 _LETTER: Final = octets(headers.LETTER)
@@ -29,14 +30,13 @@ STARTS_ANEW: Final = tuple(
         headers.FIRST_FAILED_AT,
         headers.LETTER,
         headers.GENERATION,
-        headers.ERROR_TYPE,
-        headers.ERROR_REASON,
-        headers.ERROR_STACK,
+        *WORDS,
         headers.NOT_BEFORE,
         headers.CRASHES,
         headers.REFUSED,
     )
 )
+_WORDS: Final = tuple(octets(name) for name in WORDS)
 _STRING, _INTEGER = b"S", b"bBsuUIilL"
 _TYPES: Final = {
     octets(name): letters
@@ -50,9 +50,7 @@ _TYPES: Final = {
                 headers.ROUTING_KEY,
                 headers.LETTER,
                 headers.PARENT,
-                headers.ERROR_TYPE,
-                headers.ERROR_REASON,
-                headers.ERROR_STACK,
+                *WORDS,
             ),
         ),
         (
@@ -84,6 +82,12 @@ def start_anew(ours: dict[bytes, bytes]) -> None:
         ours[_PARENT] = letter
     elif letter is not None and generation is not None:
         ours[_LETTER], ours[_GENERATION] = letter, generation
+
+
+def forget_words(ours: dict[bytes, bytes]) -> None:
+    """Forget what a consumer said of a failure before the last."""
+    for name in _WORDS:
+        ours.pop(name, None)
 
 
 def drop_wrong_types(ours: dict[bytes, bytes]) -> None:

@@ -40,6 +40,7 @@ from redrive.errors import (
 from redrive.settings.sections import TopologySettings
 
 UNREAD_BINDING: Final = "bindings can be read by the management API only"
+_LONGEST_NAME: Final = 255
 
 
 async def examine(
@@ -111,6 +112,15 @@ class SpareChannel:
                 await self._channel.close()
             except (ChannelClosed, ConnectionLost):
                 return  # it is closed, which was all we wanted
+
+
+def can_exist(name: str) -> bool:
+    """Whether a queue or an exchange may be called so. Headers can say anything, and a broker
+    closes the connection on who asks for such a name."""
+    try:
+        return 1 <= len(name.encode()) <= _LONGEST_NAME
+    except UnicodeEncodeError:
+        return False
 
 
 def is_down(error: NotFound) -> bool:

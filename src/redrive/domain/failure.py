@@ -23,12 +23,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from redrive.domain import headers as own
+from redrive.domain.deaths import Death
 from redrive.domain.retry import ERROR_TYPES
 
+_Value = TypeVar("_Value")
+
 UNKNOWN: Final = "UNKNOWN"
+
+WORDS: Final = (own.ERROR_TYPE, own.ERROR_REASON, own.ERROR_STACK)
+"""The headers in which a consumer says why it failed."""
+UNSAID: Final = frozenset({"expired", "maxlen", "delivery_limit"})
+"""Reasons of deaths of which no consumer says anything: it did not see the message, or crashed."""
 
 GENERAL_TYPES: Final = frozenset({*ERROR_TYPES.values(), UNKNOWN})
 """Types that repeat why the broker dead-lettered, and not what went wrong."""
@@ -93,9 +101,7 @@ TEXTS: Final = (
 """The headers that reasons and stacks are read from."""
 
 NAMES: Final = (
-    own.ERROR_TYPE,
-    own.ERROR_REASON,
-    own.ERROR_STACK,
+    *WORDS,
     SPRING_MESSAGE,
     SPRING_STACK,
     SPRING_EXCHANGE,
@@ -137,6 +143,17 @@ class Failure:
     error_type: str
     reason: str
     stack: str | None = None
+
+
+def died_unsaid(headers: Mapping[str, object], died: Death) -> bool:
+    """Whether a message died, in the queue that Redrive's headers are about, without its consumer:
+    what they say of an error is then of a failure before."""
+    return died.reason in UNSAID and headers.get(own.QUEUE) == died.queue
+
+
+def without_words(headers: Mapping[str, _Value]) -> dict[str, _Value]:
+    """These headers without what a consumer said of its failure."""
+    return {name: value for name, value in headers.items() if name not in WORDS}
 
 
 def read_failure(headers: Mapping[str, object], death_reason: str | None) -> Failure:

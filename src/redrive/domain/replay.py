@@ -21,8 +21,9 @@ are asked for; archived ones are restored first."""
 
 IS_OUTSTANDING: Final = "it is outstanding: one copy was sent, and has no verdict yet"
 RESOLVED_SINCE: Final = "it was resolved after this replay was ordered"
+SENT_BEFORE: Final = "this replay has sent it already, before it was stopped"
 GONE: Final = "it was deleted meanwhile"
-NEEDS_NOBODY: Final = frozenset({IS_OUTSTANDING, RESOLVED_SINCE, GONE})
+NEEDS_NOBODY: Final = frozenset({IS_OUTSTANDING, RESOLVED_SINCE, SENT_BEFORE, GONE})
 """Why a letter is left out that nobody has to look after: it was sent already, or is done."""
 
 
@@ -112,10 +113,11 @@ def why_not(
     has_copy: bool,
     doubtful: bool,
     resolved_since: bool = False,
+    sent_before: bool = False,
 ) -> str | None:
     """Why a replay leaves a letter out; None if it is sent. `in_doubt`: its last sending has no
     verdict; `has_copy`: another letter may be a second copy of this one; `resolved_since`: it was
-    resolved after the replay was ordered."""
+    resolved after the replay was ordered; `sent_before`: this replay has sent it."""
     if letter.status is State.PROCESSING:
         return IS_OUTSTANDING
     if letter.status is State.ARCHIVED:
@@ -127,4 +129,5 @@ def why_not(
         (letter.possible_duplicate, "it may be a second copy of another letter"),
         (has_copy, "another letter may be a second copy of it"),
     )
-    return next((reason for holds, reason in doubts if holds and not doubtful), None)
+    doubt = next((reason for holds, reason in doubts if holds and not doubtful), None)
+    return doubt or (SENT_BEFORE if sent_before else None)

@@ -14,16 +14,17 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from redrive.domain.breaker import BreakerLimits
-from redrive.domain.letter import Head, Letter
+from redrive.domain.letter import Head, Letter, Result
 from redrive.domain.lifecycle import State
 from redrive.domain.replay import GONE, Destination, Replay, why_not
 from redrive.domain.verdict import OUTSTANDING
 from redrive.store.breakers import gate_of
 from redrive.store.changing import chunks
 from redrive.store.details import last_sendings
-from redrive.store.schema import redrive_history
+from redrive.store.schema import redrive_attempt, redrive_history
 from redrive.store.sendings import MOST_BYTES, Order, copied_of
 
+_ATTEMPT: Final = redrive_attempt.c
 _HISTORY: Final = redrive_history.c
 _STRATEGY: Final = "manual"
 _NOWHERE: Final = "nothing tells in which queue it failed; say where to with --to"
@@ -89,6 +90,7 @@ class Chooser:
         copied = await copied_of(self._connection, ids)
         in_doubt = await in_doubt_of(self._connection, list(letters.values()))
         resolved = await self._resolved_since(list(letters.values()))
+        before = await self._sent_before(list(letters.values()))
         judged: list[tuple[str, Destination | str]] = []
         for id_ in ids:
             letter = letters.get(id_)
@@ -99,6 +101,7 @@ class Chooser:
                 letter,
                 in_doubt=id_ in in_doubt,
                 resolved_since=id_ in resolved,
+                sent_before=id_ in before,
                 has_copy=id_ in copied,
                 doubtful=self._replay.doubtful,
             )
@@ -116,6 +119,19 @@ class Chooser:
                 _HISTORY.after == State.RESOLVED.value,
                 _HISTORY.before != State.RESOLVED.value,
                 _HISTORY.at > self._replay.created_at,
+            )
+            found.update((await self._connection.execute(query)).scalars())
+        return found
+
+    async def _sent_before(self, letters: Sequence[Head]) -> set[str]:
+        """Of these letters, those that this replay has sent: stopped by one before them, it goes
+        through them a second time."""
+        found: set[str] = set()
+        for some in chunks([letter.id for letter in letters if letter.generation]):
+            query = select(_ATTEMPT.letter_id).where(
+                _ATTEMPT.letter_id.in_(some),
+                _ATTEMPT.replay_id == self._replay.id,
+                _ATTEMPT.result != Result.REFUSED.value,
             )
             found.update((await self._connection.execute(query)).scalars())
         return found

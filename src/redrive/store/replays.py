@@ -343,8 +343,8 @@ class Replays:
         )
 
     async def stop_at(self, replay_id: str, position: int, reason: str) -> None:
-        """Pause a job, so that it begins with the letter at this position when it is resumed: what
-        was sent of those behind it is outstanding, and is not sent again."""
+        """Pause a job, so that it begins with the letter at this position when it is resumed: those
+        behind it that were sent are not sent again."""
         async with self._database.writing() as connection:
             held = await _lock(connection, replay_id)
             if held is None or held.state is ReplayState.CANCELLED or held.position <= position:

@@ -15,6 +15,7 @@ the reason, and never in place of the error's type.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
 from typing import Final, NamedTuple
@@ -42,6 +43,10 @@ delivery limit, so seldom; but well within the 30 minutes after which a broker t
 itself."""
 
 
+Parks = Callable[[], Awaitable[bool]]
+"""Finds out whether what is rejected in the queue that is read arrives in the dead letter queue."""
+
+
 class Route(NamedTuple):
     """Where a message goes: an exchange and a routing key."""
 
@@ -52,9 +57,8 @@ class Route(NamedTuple):
 class DeadLetters:
     """Sends what is not retried any more to where dead letters are kept."""
 
-    def __init__(self, route: Route, queue: str, *, parks: bool = False) -> None:
-        """The way there, and the queue at its end. `parks`: what is rejected in the queue that is
-        read is known to arrive there too."""
+    def __init__(self, route: Route, queue: str, *, parks: Parks | None = None) -> None:
+        """The way there, and the queue at its end."""
         self._route = route
         self._queue = Route("", queue)
         self._may_name_it = True
@@ -89,9 +93,10 @@ class DeadLetters:
 
     def poisoned(self, reason: str) -> Park | Stay:
         """A message that cannot be sent: parked unchanged where that is safe, else it stays."""
-        if self._parks:
-            return Park(reason)
-        return Stay(f"{reason}; its queue does not dead-letter as Redrive's do", _LONGEST_WAIT)
+        stay = Stay(f"{reason}; its queue does not dead-letter as Redrive's do", _LONGEST_WAIT)
+        if self._parks is None:
+            return stay
+        return Park(reason, partial(_unless, self._parks, stay))
 
     def is_bound_for(self, sent: Publish) -> bool:
         return sent.exchange == self._route.exchange or isinstance(sent, _Stuck)
@@ -159,6 +164,10 @@ class _Stuck(Publish):
     ) -> None:
         super().__init__(exchange, routing_key, properties, body)
         self.waited = waited
+
+
+async def _unless(parks: Parks, stay: Stay) -> Stay | None:
+    return None if await parks() else stay
 
 
 def trouble(outcome: Returned | Refused) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from redrive.amqp import Connection
-from redrive.broker.live import SpareChannel, live_exchange, live_queue
+from redrive.broker.live import SpareChannel, can_exist, live_exchange, live_queue
 from redrive.broker.management import Management
 from redrive.broker.room import least
 from redrive.broker.routing import is_routed
@@ -99,7 +99,7 @@ class DestinationLook:
 
     async def _queue(self, look: Look, queue: str) -> None:
         try:
-            counts = await self._spare.count(queue)
+            counts = await self._spare.count(queue) if can_exist(queue) else None
         except ResourceLocked:
             look.exists = True
             look.warnings.append("it is exclusive to its consumer: letters go by their exchanges")
@@ -167,16 +167,19 @@ class DestinationLook:
             look.exists = True
             await self._default_exchange(look)
             return
+        look.exists = can_exist(exchange)
         try:
-            await (await self._spare.open()).inspect_exchange(exchange)
+            if look.exists:
+                await (await self._spare.open()).inspect_exchange(exchange)
         except NotFound:
             look.exists = False
-            look.refuse("there is no such exchange")
-            return
         except AccessRefused as error:
+            look.exists = None
             look.warnings.append(f"whether it takes letters is not known: {error.text}")
             return
-        look.exists = True
+        if not look.exists:
+            look.refuse("there is no such exchange")
+            return
         found = await self._asked(look, ("exchanges", exchange))
         if not isinstance(found, dict):
             return
@@ -201,7 +204,7 @@ class DestinationLook:
         lost = 0
         for key, letters in look.expected.keys.items():
             try:
-                missing = await self._spare.count(key) is None
+                missing = not can_exist(key) or await self._spare.count(key) is None
             except ChannelClosed:
                 continue  # it is there, and not for us to look at
             lost += letters if missing else 0

@@ -15,7 +15,14 @@ from redrive.amqp import Delivery, Properties, fields
 from redrive.amqp.fields import octets
 from redrive.domain import headers
 from redrive.domain.deaths import Death, NotOrigins, origin_of
-from redrive.domain.failure import NAMES, failed_queue, published_to, read_failure
+from redrive.domain.failure import (
+    NAMES,
+    died_unsaid,
+    failed_queue,
+    published_to,
+    read_failure,
+    without_words,
+)
 from redrive.domain.retry_count import Evidence, read_evidence
 from redrive.errors import MalformedData
 from redrive.work.death_reader import DeathReader
@@ -73,7 +80,10 @@ class FailedMessage:
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why it failed: the broker's word for it, the error's type and its reason."""
-        failure = read_failure(self.found, self.died.reason if self.died else None)
+        found = self.found
+        if self.died is not None and died_unsaid(found, self.died):
+            found = without_words(found)
+        failure = read_failure(found, self.died.reason if self.died else None)
         said = (failure.error_type, failure.reason)
         return said if self.died is None else (self.died.reason, *said)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from redrive.errors import BrokerError, ColdStorageError, StoreError
+from redrive.errors import RedriveError
 
 log = structlog.get_logger()
 
@@ -46,7 +46,7 @@ async def _repeat(chore: Chore, stopping: asyncio.Event) -> None:
         try:
             await chore.do()
             outage = ""
-        except (StoreError, BrokerError, ColdStorageError) as error:
+        except RedriveError as error:
             if str(error) != outage:  # one line for an outage, not one for every try
                 outage = str(error)
                 log.warning("janitor.put_off", chore=chore.name, error=outage, remedy=error.remedy)

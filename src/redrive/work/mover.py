@@ -50,19 +50,25 @@ _ANY: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Park:
-    """Reject the delivery: it goes, unchanged, where its queue's dead letters go."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Stay:
     """Leave the delivery in its queue: give it back after a wait, during which it is held, without
     its content."""
 
     reason: str
     wait: timedelta = timedelta(seconds=1)
+
+
+async def _nothing_else() -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Park:
+    """Reject the delivery: it goes, unchanged, where its queue's dead letters go; unless that is
+    found not to be safe any more."""
+
+    reason: str
+    instead: Callable[[], Awaitable[Stay | None]] = _nothing_else
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,7 +402,7 @@ class MoverSession:
 
     def _leave(self, delivery: Delivery, instruction: Park | Stay | Hold | Later) -> None:
         if isinstance(instruction, Park):
-            self._park(delivery, instruction)
+            self._tasks.create_task(self._park(delivery, instruction))
         elif isinstance(instruction, Hold):
             self._hold(delivery, instruction)
         elif isinstance(instruction, Later):
@@ -447,7 +453,11 @@ class MoverSession:
         self._log.exception("mover.decision_failed", routing_key=delivery.routing_key)
         return self._plan.poisoned(delivery, f"{type(error).__name__}: {error}")
 
-    def _park(self, delivery: Delivery, park: Park) -> None:
+    async def _park(self, delivery: Delivery, park: Park) -> None:
+        stay = await park.instead()
+        if stay is not None:
+            await self._give_back_later(delivery, stay)
+            return
         self._log.warning("mover.parked", reason=park.reason, routing_key=delivery.routing_key)
         self._consumer.reject(delivery)
         self._counts.parked += 1

@@ -11,10 +11,11 @@ from typing import Final
 
 from redrive.amqp import Delivery, fields
 from redrive.amqp.fields import octets
-from redrive.amqp.ours import STARTS_ANEW, drop_wrong_types, identity
+from redrive.amqp.ours import drop_wrong_types, forget_words, identity, start_anew
 from redrive.amqp.republish import Draft
 from redrive.domain import headers
 from redrive.domain.deaths import NotOrigins
+from redrive.domain.failure import UNSAID
 from redrive.work.origin import Origin, Origins
 
 _ID: Final = octets(headers.ID)
@@ -51,9 +52,10 @@ class Notes:
         if ours.get(_QUEUE) != origin.queue_field:
             # It has moved on: what was noted is of another failure.
             if _QUEUE in ours:
-                for name in STARTS_ANEW:
-                    ours.pop(name, None)
+                start_anew(ours)
             ours[_QUEUE] = origin.queue_field
+        elif origin.reason in UNSAID:
+            forget_words(ours)
         if origin.routing_key is not None and _ROUTING_KEY not in ours:
             ours[_EXCHANGE] = origin.exchange or fields.longstr("")
             ours[_ROUTING_KEY] = origin.routing_key

@@ -3,9 +3,9 @@
     redrive-receipts → read → settle a batch in the store → ack
 
 A receipt is `{"letter": ID, "generation": N}`, with `"queue"` where the consumer tells it. One
-that is none is rejected, and so parks in the dead letter queue; one that names no letter, or says
-what is known already, is passed over. Settled, then acked: killed in between, it is settled once
-more, which changes nothing.
+that is none is rejected, and so parks in the dead letter queue; where that is not known to keep it,
+it stays. One that names no letter, or says what is known already, is passed over. Settled, then
+acked: killed in between, it is settled once more, which changes nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from redrive.domain.verdict import Receipt
 from redrive.errors import BrokerError, StoreError
 from redrive.events import Events, LetterChanged
 from redrive.store.verdicts import Settled
+from redrive.work.parking import Parking
 
 log = structlog.get_logger()
 
@@ -44,9 +45,15 @@ class Receipts:
     """Settles the receipts of one queue, until stopped."""
 
     def __init__(
-        self, queue: str, verdicts: ReceiptStore, connect: Connect, events: Events | None = None
+        self,
+        queue: str,
+        verdicts: ReceiptStore,
+        connect: Connect,
+        parking: Parking,
+        events: Events | None = None,
     ) -> None:
         self._queue = queue
+        self._parking = parking
         self._verdicts = verdicts
         self._connect = connect
         self._events = events or Events()
@@ -110,12 +117,23 @@ class Receipts:
                 resolution="receipt",
             )
         for delivery, receipt in read:
-            if receipt is None:
-                log.warning("receipts.unreadable", size=len(delivery.body))
-                consumer.reject(delivery)
-            else:
+            if receipt is not None:
                 consumer.ack(delivery)
         consumer.flush()
+        for delivery, receipt in read:
+            if receipt is None:
+                await self._put_aside(consumer, delivery)
+
+    async def _put_aside(self, consumer: Consumer, delivery: Delivery) -> None:
+        """What is no receipt is rejected where that keeps it, and else stays in the queue."""
+        parks = await self._parking.keeps(self._queue)
+        log.warning(
+            "receipts.unreadable", size=len(delivery.body), result="parked" if parks else "stays"
+        )
+        if parks:
+            consumer.reject(delivery)
+        else:
+            consumer.hold(delivery)
 
 
 def read_receipt(body: bytes) -> Receipt | None:

@@ -11,7 +11,7 @@ letter queue with a `redrive-error-reason`; if not even that takes it, it stays 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -24,9 +24,10 @@ from redrive.domain.metrics import Metric
 from redrive.settings.sections import QueueSettings, TopologySettings
 from redrive.tally import Tally
 from redrive.work.awaited import Awaited
-from redrive.work.dead_letters import Route
+from redrive.work.dead_letters import Parks, Route
 from redrive.work.meter import Meter, Place
 from redrive.work.mover import Limits, Mover
+from redrive.work.parking import Parking
 from redrive.work.retry_plan import Policies, RetryNames, RetryPlan
 from redrive.work.return_path import ReturnPath
 from redrive.work.return_plan import ReturnPlan
@@ -43,26 +44,29 @@ class Retrier:
         *,
         connect: Connect,
         limits: Limits,
-        parking: Collection[str] = (),
+        parking: Parking | None = None,
         tally: Tally | None = None,
         on_ready: Callable[[], None] | None = None,
     ) -> None:
-        """`parking` are the queues whose rejected messages are known to arrive in the dead letter
-        queue; in others, which somebody made differently, poison stays. `on_ready` is called once,
-        when every queue is consumed."""
+        """`parking` tells which queues keep what is rejected; in others, which somebody made
+        differently, poison stays. `on_ready` is called once, when every queue is consumed."""
         names = retry_names(topology, queues)
         last_tier = Route(exchange=names.route_delay, routing_key=f"binding.{names.tiers}")
         self._path = ReturnPath(names.return_exchange, connect)
         shared = topology.names.retry_queue
+
+        def parks(queue: str) -> Parks | None:
+            return None if parking is None else partial(parking.keeps, queue)
+
         plans: dict[str, RetryPlan | ReturnPlan] = {
-            shared: RetryPlan(names, policies, self._path, parks=shared in parking)
+            shared: RetryPlan(names, policies, self._path, parks=parks(shared))
         }
         for queue in queues:
             own, wait = retry_queue_of(queue.name), _wait_of(queue, topology)
-            plans[own] = RetryPlan(names, policies, self._path, delay=wait, parks=own in parking)
+            plans[own] = RetryPlan(names, policies, self._path, delay=wait, parks=parks(own))
         for waited in topology.of_each_tier(topology.names.delayed_queue):
             plans[waited] = ReturnPlan(
-                names, policies, self._path, tier_again=last_tier, parks=waited in parking
+                names, policies, self._path, tier_again=last_tier, parks=parks(waited)
             )
         tally, place = tally or Tally(), _places(names, topology, queues)
         share = limits.budget.size // len(plans)

@@ -16,16 +16,17 @@ from typing import Final, NamedTuple
 
 from redrive.amqp import Delivery, Publish, Refused, Returned, fields
 from redrive.amqp.fields import octets, text_of
-from redrive.amqp.ours import count_of, drop_wrong_types, identity, start_anew
+from redrive.amqp.ours import count_of, drop_wrong_types, forget_words, identity, start_anew
 from redrive.amqp.republish import Draft, marked_redelivered
 from redrive.broker.topology import tier_key
 from redrive.domain import headers
+from redrive.domain.failure import UNSAID
 from redrive.domain.policy import PolicyBook
 from redrive.domain.retry import Dead, Failed, decide
 from redrive.work.avoided import Avoided
-from redrive.work.dead_letters import DeadLetters, Route, trouble
+from redrive.work.dead_letters import DeadLetters, Parks, Route, trouble
 from redrive.work.mover import Instruction, Park, Stay
-from redrive.work.origin import Origins, rejected_in
+from redrive.work.origin import Origin, Origins, rejected_in
 from redrive.work.return_path import ReturnPath
 
 _ID: Final = octets(headers.ID)
@@ -80,10 +81,10 @@ class RetryPlan:
         path: ReturnPath,
         *,
         delay: Route | None = None,
-        parks: bool = False,
+        parks: Parks | None = None,
     ) -> None:
         """`delay` is the one place to wait in the per-queue layout; without it, the tiers are.
-        `parks`: what is rejected in the queue that is read arrives in the dead letter queue."""
+        `parks` tells whether what is rejected in the queue that is read is kept."""
         self._names = names
         self._policies = policies
         self._delay = delay
@@ -174,11 +175,7 @@ class RetryPlan:
             if queue is None or before is None:
                 return None
             origin = rejected_in(queue, before)
-        if origin.queue_field != before:
-            # It has moved on: another service failed now, or someone copied our headers.
-            if ours:
-                start_anew(ours)
-            ours[_QUEUE] = origin.queue_field
+        _forget_older(ours, origin)
         exchange = origin.exchange
         if _EXCHANGE not in ours or exchange not in (None, self._return_exchange):
             # A consumer that sent it here itself has named the exchange, and no death does.
@@ -197,3 +194,14 @@ class RetryPlan:
             ours[_ID] = identity(delivery, draft, origin.in_words)
         attempt = count_of(ours.get(_ATTEMPT))
         return Failed(origin.queue, routing_key, origin.reason, attempt, _LETTER in ours)
+
+
+def _forget_older(ours: dict[bytes, bytes], origin: Origin) -> None:
+    """Forget what was noted of a failure before."""
+    if ours.get(_QUEUE) != origin.queue_field:
+        # It has moved on: another service failed now, or someone copied our headers.
+        if ours:
+            start_anew(ours)
+        ours[_QUEUE] = origin.queue_field
+    elif origin.reason in UNSAID:
+        forget_words(ours)

@@ -20,7 +20,7 @@ from typing import Final
 import structlog
 
 from redrive.amqp import Connection
-from redrive.broker.live import SpareChannel, is_down
+from redrive.broker.live import SpareChannel, can_exist, is_down
 from redrive.broker.topology import return_key
 from redrive.errors import AccessRefused, ChannelClosed, NotFound, RedriveError, ResourceLocked
 
@@ -29,7 +29,6 @@ log = structlog.get_logger()
 _REMEMBERED: Final = 1.0
 """Seconds for which an answer holds."""
 _SAID_EVERY: Final = 300.0
-_LONGEST_NAME: Final = 255
 _NO_EXCHANGE: Final = "no exchange"
 _APPLY: Final = "run 'redrive topology apply'"
 
@@ -51,13 +50,6 @@ def _unreachable(queue: str, error: ChannelClosed) -> Unreachable:
     if isinstance(error, AccessRefused):
         return Unreachable(f"its queue {queue!r} may not be bound: {error.text}")
     return Unreachable(f"its queue {queue!r} cannot be used: {error.text}")
-
-
-def _can_exist(name: str) -> bool:
-    try:
-        return 1 <= len(name.encode()) <= _LONGEST_NAME
-    except UnicodeEncodeError:
-        return False
 
 
 class ReturnPath:
@@ -91,7 +83,7 @@ class ReturnPath:
 
     async def has_exchange(self, exchange: str) -> bool:
         """Whether an exchange is there, as far as we may know."""
-        if not _can_exist(exchange):  # asking for it would close the connection
+        if not can_exist(exchange):
             return False
         async with self._lock:
             spare = SpareChannel(await self._connected())
@@ -111,7 +103,7 @@ class ReturnPath:
         return answer if isinstance(answer, Unreachable) else None
 
     async def _ask(self, queue: str, *, bind: bool = True) -> bool | Unreachable:
-        if not _can_exist(queue):  # asking for it would close the connection
+        if not can_exist(queue):
             return Unreachable(f"its queue {queue!r} cannot exist: a name is 1 to 255 bytes UTF-8")
         spare = SpareChannel(await self._connected())
         try:

@@ -33,7 +33,7 @@ from redrive.domain import headers
 from redrive.domain.policy import PolicyBook
 from redrive.domain.retry import Dead
 from redrive.work.avoided import Avoided
-from redrive.work.dead_letters import DeadLetters, Route
+from redrive.work.dead_letters import DeadLetters, Parks, Route
 from redrive.work.mover import Instruction, Park, Stay
 from redrive.work.retry_plan import Policies, RetryNames
 from redrive.work.return_path import Down, ReturnPath, Unreachable
@@ -74,10 +74,10 @@ class ReturnPlan:
         path: ReturnPath,
         *,
         tier_again: Route,
-        parks: bool = False,
+        parks: Parks | None = None,
     ) -> None:
         """`tier_again` is where a message waits once more when its queue is full.
-        `parks`: what is rejected in the queue that is read arrives in the dead letter queue."""
+        `parks` tells whether what is rejected in the queue that is read is kept."""
         self._names = names
         self._policies = policies
         self._path = path
@@ -161,7 +161,7 @@ class ReturnPlan:
         due = fields.decode(not_before)
         if type(due) is not int:
             return None
-        left = min(due - time.time_ns() // 1_000_000, _LONGEST_WAIT)
+        left = max(0, min(due - time.time_ns() // 1_000_000, _LONGEST_WAIT))
         rung = next_rung(timedelta(milliseconds=left))
         return None if rung is None else rung_name(self._names.prefix, rung)
 

@@ -20,10 +20,13 @@ from redrive.domain.deaths import Death, origin_of
 from redrive.domain.failure import (
     NAMES,
     UNKNOWN,
+    WORDS,
     Failure,
+    died_unsaid,
     failed_queue,
     published_to,
     read_failure,
+    without_words,
 )
 from redrive.domain.fingerprint import fingerprint
 from redrive.domain.ids import letter_id
@@ -67,9 +70,7 @@ _STARTS_ANEW: Final = (
     headers.EXCHANGE,
     headers.ROUTING_KEY,
     headers.FIRST_FAILED_AT,
-    headers.ERROR_TYPE,
-    headers.ERROR_REASON,
-    headers.ERROR_STACK,
+    *WORDS,
 )
 """What Redrive noted of a failure elsewhere. Whose letter it was sent for stays: its parent."""
 _STRING: Final = ord("S")
@@ -137,6 +138,8 @@ class Understanding:
         moved_on = died is not None and _moved_on(found, died)
         if moved_on:
             found = {name: value for name, value in found.items() if name not in _STARTS_ANEW}
+        elif died is not None and died_unsaid(found, died):
+            found = without_words(found)
         queue = self._queue(found, died, origin)
         exchange, routing_key = self._published_to(envelope, found, died or origin)
         newest = origin or (deaths[-1] if deaths else None)

@@ -15,7 +15,7 @@ from typing import Any, Final
 import structlog
 
 from redrive.amqp import Connection
-from redrive.broker.live import SpareChannel
+from redrive.broker.live import SpareChannel, can_exist
 from redrive.broker.management import Management
 from redrive.domain.letter import Attempt, Letter
 from redrive.domain.verdict import Verdict, has_died_in, on_silence
@@ -90,7 +90,7 @@ class VerdictWatch:
         looked_at = await self._verdicts.now()
         spare = SpareChannel(await self._connected())
         try:
-            found = await spare.count(queue)
+            found = await spare.count(queue) if can_exist(queue) else None
         except ResourceLocked:
             found = (0, 1)  # its owner is connected, and nobody else may look
         except AccessRefused as error:

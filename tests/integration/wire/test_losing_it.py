@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from redrive.amqp import (
+    Budget,
     Channel,
     Connection,
     Consumer,
@@ -45,6 +46,34 @@ async def test_an_orderly_close_is_seen_as_such(vhost: Vhost) -> None:
     assert type(why) is ConnectionLost
     assert "by its owner" in str(why)
     await connection.close()
+
+
+async def test_a_consumer_that_is_never_made_leaves_nothing_in_its_budget(
+    vhost: Vhost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = Budget(1000)
+    async with connected(vhost.url) as connection:
+        channel = await connection.channel()
+        await channel.declare_queue("q", exclusive=True)
+        call = channel.call
+
+        async def then_lost(*request: Any, **how: Any) -> Any:
+            answer = await call(*request, **how)
+            connection.abort()
+            return answer
+
+        monkeypatch.setattr(channel, "call", then_lost)
+        with pytest.raises(ConnectionLost):
+            await channel.consume("q", prefetch=1, budget=budget)
+    budget.join(Nobody())
+    assert budget.share == budget.size
+
+
+class Nobody:
+    """A member of a budget that reads nothing."""
+
+    def weigh(self) -> None:
+        raise AssertionError("nothing was spent")
 
 
 async def test_what_was_written_goes_out_before_an_orderly_close(

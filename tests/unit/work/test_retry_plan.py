@@ -55,12 +55,14 @@ def plan(**options: Any) -> RetryPlan:
     return RetryPlan(retry_names(TopologySettings(), ()), lambda: BOOK, StubPath(), **options)
 
 
-def delivery(put: dict[str, bytes] | None = None, queue: str = "failing") -> Delivery:
-    """A message as a queue's reject brings it to the retry queue."""
+def delivery(
+    put: dict[str, bytes] | None = None, queue: str = "failing", reason: str = "rejected"
+) -> Delivery:
+    """A message as a queue's dead letter exchange brings it to the retry queue."""
     death = fields.table(
         {
             "count": fields.int64(1),
-            "reason": fields.longstr("rejected"),
+            "reason": fields.longstr(reason),
             "queue": fields.longstr(queue),
             "time": fields.timestamp(FAILED_AT),
             "exchange": fields.longstr("work"),
@@ -121,6 +123,25 @@ def test_what_the_consumer_said_of_its_failure_stays() -> None:
     _, found = decided(delivery(said))
     assert found.header(headers.ERROR_TYPE) == "TIMEOUT"
     assert found.header(headers.ERROR_REASON) == "no answer from the bank"
+
+
+@pytest.mark.parametrize(
+    ("reason", "error_type"),
+    [("expired", "EXPIRED"), ("maxlen", "MAX_LENGTH"), ("delivery_limit", "DELIVERY_LIMIT")],
+)
+def test_what_a_consumer_said_before_is_not_why_a_message_died_without_one(
+    reason: str, error_type: str
+) -> None:
+    said = {
+        headers.ATTEMPT: fields.int32(2),
+        headers.ERROR_TYPE: fields.longstr("TIMEOUT"),
+        headers.ERROR_REASON: fields.longstr("no answer from the bank"),
+        headers.ERROR_STACK: fields.longstr("at pay.py:7"),
+    }
+    _, found = decided(delivery(said, reason=reason))
+    assert found.header(headers.ERROR_TYPE) == error_type
+    assert "the bank" not in str(found.header(headers.ERROR_REASON))
+    assert found.header(headers.ERROR_STACK) is None
 
 
 async def test_a_tier_that_takes_nothing_does_not_overwrite_the_consumers_error_type() -> None:
@@ -334,8 +355,20 @@ async def test_what_has_waited_long_is_given_back_before_the_broker_takes_it_bac
     assert timedelta(minutes=15) < waited < timedelta(minutes=25)
 
 
-def test_poison_parks_only_where_rejected_messages_are_known_to_be_kept() -> None:
-    assert plan(parks=True).poisoned(delivery(), "why") == Park("why")
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "not known to be"])
+async def test_poison_parks_only_where_what_is_rejected_is_known_to_be_kept_by_then(
+    kept: bool,
+) -> None:
+    async def parks() -> bool:
+        return kept
+
+    parking = plan(parks=parks).poisoned(delivery(), "why")
+    assert isinstance(parking, Park)
+    assert parking.reason == "why"
+    assert await parking.instead() == (None if kept else plan().poisoned(delivery(), "why"))
+
+
+def test_poison_stays_where_nobody_can_tell_what_becomes_of_the_rejected() -> None:
     stays = plan().poisoned(delivery(), "why")
     assert isinstance(stays, Stay)
     assert stays.reason.startswith("why; ")

@@ -13,7 +13,7 @@ from redrive.domain import headers
 from redrive.domain.policy import Policy, PolicyBook
 from redrive.settings.sections import QueueSettings, TopologySettings
 from redrive.work import avoided
-from redrive.work.dead_letters import Route
+from redrive.work.dead_letters import Parks, Route
 from redrive.work.mover import Later, Park, Stay
 from redrive.work.retrier import retry_names
 from redrive.work.return_path import Down, ReturnPath, Unreachable
@@ -24,7 +24,7 @@ LAST_TIER = Route(exchange="route-delay", routing_key="binding.3")
 NO_ROUTE = Returned(312, "NO_ROUTE")
 
 
-def plan(path: ReturnPath, *, parks: bool = False) -> ReturnPlan:
+def plan(path: ReturnPath, *, parks: Parks | None = None) -> ReturnPlan:
     names = retry_names(TopologySettings(), ())
     return ReturnPlan(names, PolicyBook, path, tier_again=LAST_TIER, parks=parks)
 
@@ -84,9 +84,14 @@ async def test_a_queue_is_looked_for_by_its_very_bytes(bindable: bool) -> None:
     assert again.routing_key == "k"
 
 
-def test_poison_parks_only_where_rejected_messages_are_known_to_be_kept() -> None:
+async def test_poison_parks_only_where_what_is_rejected_is_known_to_be_kept() -> None:
+    async def parks() -> bool:
+        return True
+
     path = StubPath(down)
-    assert plan(path, parks=True).poisoned(delivery(), "why") == Park("why")
+    parking = plan(path, parks=parks).poisoned(delivery(), "why")
+    assert isinstance(parking, Park)
+    assert await parking.instead() is None
     assert isinstance(plan(path).poisoned(delivery(), "why"), Stay)
 
 
@@ -278,8 +283,8 @@ def test_a_message_whose_time_has_not_come_waits_on_the_largest_rung_that_fits()
     assert Properties.read(sent.properties).header(headers.NOT_BEFORE) is not None
 
 
-@pytest.mark.parametrize("seconds", [0, -5], ids=["now", "before"])
-def test_a_message_whose_time_has_come_goes_back_without_it(seconds: int) -> None:
+@pytest.mark.parametrize("seconds", [0, -5, -9e15], ids=["now", "before", "before all times"])
+def test_a_message_whose_time_has_come_goes_back_without_it(seconds: float) -> None:
     sent = plan(StubPath(gone)).decide(due_in(seconds), "guest")
     assert isinstance(sent, Publish)
     assert (sent.exchange, sent.routing_key) == ("redrive-return", "k")

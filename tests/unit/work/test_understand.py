@@ -193,6 +193,23 @@ def test_without_a_word_from_the_consumer_the_brokers_reason_is_the_error(
     assert arrival(headers=died_in("orders", reason=reason)).letter.error_type == error_type
 
 
+@pytest.mark.parametrize("reason", ["expired", "maxlen", "delivery_limit"])
+def test_what_a_consumer_said_of_a_failure_before_is_not_why_it_died_without_one(
+    reason: str,
+) -> None:
+    said = {"redrive-error-type": S("TIMEOUT"), "redrive-error-stack": S("at pay.py:7")}
+    letter = arrival(headers={**by_the_retrier(**said), **died_in("orders", reason=reason)}).letter
+    alone = arrival(headers=died_in("orders", reason=reason)).letter
+    assert (letter.error_type, letter.error_reason) == (alone.error_type, alone.error_reason)
+    assert letter.error_stack is None
+    assert letter.retry_count == 3
+
+
+def test_what_a_consumer_said_stays_where_the_message_expired_on_its_way_from_there() -> None:
+    said = {"redrive-error-type": S("TIMEOUT"), **died_in("orders.wait", reason="expired")}
+    assert arrival(headers=said).letter.error_type == "TIMEOUT"
+
+
 def test_a_message_that_waited_in_a_queue_before_failed_in_the_newest_one() -> None:
     waited = death("orders.wait", reason="expired", at=-60)
     found = arrival(headers={"x-death": fields.array([death("orders", at=-1), waited])})
