@@ -39,7 +39,7 @@ from tests.services.postgres import PrivatePostgres
 _PAIRS, _PAIRS_QUICK = 40, 2
 _SPAN, _SPAN_QUICK = 4.0, 1.0
 """Seconds. Everything is done at the beginning of each, so more often than every 15 s."""
-_AHEAD = 80_000
+_AHEAD = 160_000
 """More messages than two spans can take."""
 _MOST_COST = 3.0
 """Per cent of the rate."""
