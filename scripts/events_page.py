@@ -131,7 +131,7 @@ MEANINGS = {
     "policies.unreachable": "A source of policies is away; those that were last read stay in force",
     "receipts.lost": "The broker is lost; receipts are read again later",
     "receipts.store_away": "The store is away; receipts wait",
-    "receipts.unreadable": "Something in the queue of receipts is none; it was rejected",
+    "receipts.unreadable": "Something in the queue of receipts is none; it was rejected, or stays",
     "replay.left": "This process does not run the replay any more",
     "replay.taken": "This process runs a replay, with so many letters left",
     "replay.waits": "A replay waits for the broker or the store",

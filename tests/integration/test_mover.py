@@ -23,6 +23,7 @@ from redrive.amqp import (
 from redrive.amqp import consumer as consumer_module
 from redrive.amqp.lane import Connect
 from redrive.domain import headers
+from redrive.work import mover as mover_module
 from redrive.work.mover import Instruction, Limits, Park, Stay
 from tests.services.eventually import eventually_async
 from tests.services.frameparser import ACK, DELIVER, PUBLISH, Frames, Message, Method
@@ -270,6 +271,27 @@ async def test_a_parked_message_reaches_the_dead_letter_queue_as_its_publisher_s
     assert headers.X_DEATH in Properties.read(found.properties).header_names
     assert as_published(found) == as_published(published)
     assert found.body == bytes(range(256))
+
+
+async def test_what_may_not_be_parked_yet_is_held_and_parked_as_soon_as_it_may_be(
+    vhost: Vhost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mover_module, "_ASK_AGAIN", timedelta(milliseconds=20))
+    answers: list[Stay | None] = [Stay("not now", timedelta(minutes=20))] * 3 + [None]
+
+    async def instead() -> Stay | None:
+        return answers.pop(0)
+
+    class ParksLater(MoveTo):
+        def decide(self, delivery: Delivery, user: str) -> Instruction:
+            return Park("why", instead)
+
+    await lay_out(vhost.url, "quorum")
+    await publish(vhost.url, [message("m")])
+    async with moving(vhost.url, ParksLater()) as running:
+        await holds(vhost.url, PARKED, 1)
+        assert (running.mover.counts.parked, running.mover.counts.stayed) == (1, 0)
+    assert not answers
 
 
 @both_kinds

@@ -363,9 +363,11 @@ async def test_a_full_tier_sends_the_message_to_the_dead_letter_queue(vhost: Vho
 
 async def test_a_message_without_any_history_is_dead_with_the_reason(vhost: Vhost) -> None:
     async with retrying(vhost.url, topology("quorum"), {"#": 3}):
-        await publish_one(vhost.url, "retry-routing-key", "m", exchange="retry-exchange")
+        await publish_one(vhost.url, "order.created", "m", exchange="retry-exchange")
         (dead,) = await the_dead(vhost.url)
         assert "no origin known" in str(header(dead, headers.ERROR_REASON))
+        assert header(dead, headers.EXCHANGE) == "retry-exchange"
+        assert header(dead, headers.ROUTING_KEY) == "order.created"
 
 
 FORGED = {
@@ -632,7 +634,7 @@ async def test_a_queue_with_the_longest_of_names_gets_its_message_back(
             await publish_one(vhost.url, "k", "m")
             (dead,) = await the_dead(vhost.url)
         assert [each.routing_key for each in handler.deliveries] == ["k"] * 2
-        assert "gave up after 1 retries" in str(header(dead, headers.ERROR_REASON))
+        assert "gave up after 1 retry " in str(header(dead, headers.ERROR_REASON))
 
 
 @pytest.mark.parametrize(

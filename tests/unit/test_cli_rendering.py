@@ -177,7 +177,7 @@ def test_a_letter_is_shown_with_all_that_matters() -> None:
 def test_a_letter_whose_origin_is_unknown_says_how_it_is_sent() -> None:
     out = terminal(100)
     LetterView(a_kept(queue=None), NO_REDACTION, NOON, out).print()
-    assert "'redrive replay --to QUEUE' sends it" in printed(out)
+    assert "'redrive replay --to queue:NAME' sends it" in printed(out)
 
 
 def test_the_deaths_are_a_timeline_oldest_first_with_the_time_between() -> None:

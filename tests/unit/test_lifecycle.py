@@ -99,4 +99,4 @@ def test_a_letter_whose_origin_is_unknown_is_replayed_to_a_queue_that_is_named(
 ) -> None:
     known, unknown = (remedy_of(state, origin_known=known) for known in (True, False))
     assert "--to" not in known
-    assert unknown.count("'redrive replay --to QUEUE'") == known.count("'redrive replay'")
+    assert unknown.count("'redrive replay --to queue:NAME'") == known.count("'redrive replay'")

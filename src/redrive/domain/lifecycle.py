@@ -96,7 +96,11 @@ FIRST: Final = State.PENDING
 def remedy_of(state: State, *, origin_known: bool) -> str:
     """What a person can do with a letter: one whose origin nobody knows goes nowhere by itself."""
     remedy = REMEDIES[state]
-    return remedy if origin_known else remedy.replace("redrive replay", "redrive replay --to QUEUE")
+    return (
+        remedy
+        if origin_known
+        else remedy.replace("redrive replay", "redrive replay --to queue:NAME")
+    )
 
 
 def may_become(now: State, then: State) -> bool:

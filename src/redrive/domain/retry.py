@@ -53,7 +53,8 @@ def decide(failed: Failed, policy: Policy | None, tiers: int) -> Decision:
     if failed.reason == "expired" and not policy.retry_expired:
         return _dead(failed, f"expired in queue {failed.queue!r} before it was consumed")
     if failed.attempt >= policy.max_retries:
-        return _dead(failed, f"gave up after {failed.attempt} retries in queue {failed.queue!r}")
+        retries = "1 retry" if failed.attempt == 1 else f"{failed.attempt} retries"
+        return _dead(failed, f"gave up after {retries} in queue {failed.queue!r}")
     return Retry(tier=min(failed.attempt + 1, tiers), attempt=failed.attempt + 1)
 
 

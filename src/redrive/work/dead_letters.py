@@ -31,12 +31,17 @@ from redrive.work.turns import Turns
 
 _ERROR_TYPE: Final = octets(headers.ERROR_TYPE)
 _ERROR_REASON: Final = octets(headers.ERROR_REASON)
+_EXCHANGE: Final = octets(headers.EXCHANGE)
+_ROUTING_KEY: Final = octets(headers.ROUTING_KEY)
 _FORBIDDEN: Final = 403
 _WAIT_FOR_ROOM: Final = timedelta(seconds=5)
 _LONGEST_PAUSE: Final = timedelta(minutes=1)
 """Between two tries of an exchange that is missing or forbidden."""
 _LONGEST_PAUSE_OF_FULL: Final = timedelta(minutes=10)
 """Between two tries of an exchange with a full queue, of which others get a copy."""
+_MAY_BE_DROPPED: Final = (
+    "and what is rejected in its queue is not known to be kept: run 'redrive topology check'"
+)
 _LONGEST_WAIT: Final = timedelta(minutes=20)
 """How long a message is held that nobody takes. Each return counts towards a foreign queue's
 delivery limit, so seldom; but well within the 30 minutes after which a broker takes a delivery back
@@ -71,6 +76,9 @@ class DeadLetters:
         for name, text in ((_ERROR_TYPE, dead.error_type), (_ERROR_REASON, dead.reason)):
             if text_of(draft.ours.get(name)) is None:
                 draft.ours[name] = fields.longstr(text)
+        if _ROUTING_KEY not in draft.ours:  # where nobody knows an origin, all that is known
+            draft.ours[_EXCHANGE] = fields.longstr(octets(delivery.exchange))
+            draft.ours[_ROUTING_KEY] = fields.longstr(octets(delivery.routing_key))
         return self.in_turn(self._publish(draft.seal(), delivery.body))
 
     def after(self, sent: Publish, reason: str, *, retried: bool = True) -> Publish:
@@ -93,7 +101,7 @@ class DeadLetters:
 
     def poisoned(self, reason: str) -> Park | Stay:
         """A message that cannot be sent: parked unchanged where that is safe, else it stays."""
-        stay = Stay(f"{reason}; its queue does not dead-letter as Redrive's do", _LONGEST_WAIT)
+        stay = Stay(f"{reason}; {_MAY_BE_DROPPED}", _LONGEST_WAIT)
         if self._parks is None:
             return stay
         return Park(reason, partial(_unless, self._parks, stay))

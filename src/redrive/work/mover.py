@@ -47,6 +47,8 @@ log = structlog.get_logger()
 _BREATH: Final = 1 << 18
 """Bytes published between two looks at whether the broker still takes them."""
 _ANY: Final = 1 << 62
+_ASK_AGAIN: Final = timedelta(seconds=15)
+"""Between two questions whether what may not be rejected now may be by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +66,8 @@ async def _nothing_else() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Park:
-    """Reject the delivery: it goes, unchanged, where its queue's dead letters go; unless that is
-    found not to be safe any more."""
+    """Reject the delivery: it goes, unchanged, where its queue's dead letters go. As long as that
+    is found not to be safe, it stays."""
 
     reason: str
     instead: Callable[[], Awaitable[Stay | None]] = _nothing_else
@@ -454,10 +456,15 @@ class MoverSession:
         return self._plan.poisoned(delivery, f"{type(error).__name__}: {error}")
 
     async def _park(self, delivery: Delivery, park: Park) -> None:
-        stay = await park.instead()
-        if stay is not None:
-            await self._give_back_later(delivery, stay)
-            return
+        waited = timedelta()
+        while (stay := await park.instead()) is not None:
+            self._say_stays(delivery, stay.reason)
+            self._consumer.unload(delivery)
+            await self._wait(_ASK_AGAIN)
+            waited += _ASK_AGAIN
+            if waited > stay.wait or self._stopping.is_set():
+                self._give_back(delivery)
+                return
         self._log.warning("mover.parked", reason=park.reason, routing_key=delivery.routing_key)
         self._consumer.reject(delivery)
         self._counts.parked += 1
