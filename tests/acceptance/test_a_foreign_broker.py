@@ -298,7 +298,7 @@ async def test_poison_parks_only_where_the_user_can_know_that_it_is_kept(
     async with operator.running(admin_url=url, queues=READ_BY_THE_RETRIER):
         await holds(url, DEAD, 2 if told else 1)
         if not told:
-            await operator.has_logged("mover.stays", "does not dead-letter")
+            await operator.has_logged("mover.stays", "is not known to be kept")
     if not told:
         await holds(url, "retry-queue", 1)  # the broker may take a moment to put it back
     dead = identities(await take_all(url, DEAD))
