@@ -17,6 +17,7 @@ from bench.options import Options
 from bench.report import Result, Table
 from bench.stage import BenchFailed
 from redrive.amqp import Properties
+from redrive.errors import ConnectionLost
 
 
 def a_run(round_: int, client: str, per_second: float, **changes: float | None) -> Run:
@@ -205,3 +206,21 @@ def test_a_bench_that_cannot_be_finished_does_not_take_the_figures_of_others_alo
         assert list(json.loads(shown.out)["benches"]) == others
     else:
         assert [name for name in command.BENCHES if f"what {name} found" in shown.out] == others
+
+
+def test_a_bench_whose_broker_fails_under_it_is_run_once_more_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs: list[str] = []
+
+    async def measure(name: str, _options: Options, _rabbitmq: str) -> tuple[str, Result]:
+        runs.append(name)
+        if runs == ["wire"]:
+            raise ConnectionLost("541 INTERNAL_ERROR")
+        return "3.10.8", Result(name=name, tables=[], targets=[], data={})
+
+    monkeypatch.setattr(command, "_measure", measure)
+    monkeypatch.setattr(sys, "argv", ["bench", "wire"])
+    assert command.main() == 0
+    assert runs == ["wire", "wire"]
+    assert "wire is a second run" in capsys.readouterr().out.replace("\n", " ")
