@@ -790,8 +790,23 @@ def test_a_dry_run_leaves_out_what_is_outstanding(site: Replaying) -> None:
     (letter,) = site.add(one)
     site.with_store(lambda store: sent_by_a_worker(store, one))
     ran, _ = preview(site, letter)
-    assert ran.code == 0
+    assert ran.code == 1
     assert "it is outstanding" in ran.document["leftOut"][0]["reason"]
+
+
+@pytest.mark.parametrize("outstanding_is_named", [False, True])
+def test_a_dry_run_has_the_exit_code_of_the_replay(
+    site: Replaying, outstanding_is_named: bool
+) -> None:
+    """What is left out for being on its way needs nobody, unless it was asked for by name."""
+    one = arrival(b"a", headers=died_in("orders"))
+    (outstanding,) = site.add(one)
+    site.with_store(lambda store: sent_by_a_worker(store, one))
+    (other,) = site.add(dead("b"))
+    words = [outstanding, other] if outstanding_is_named else ["--queue", "orders"]
+    states = [] if outstanding_is_named else ["--status", "processing", "--status", "pending"]
+    dry = site("replay", "--dry-run", *words, *states)
+    assert dry.code == site("replay", "--yes", *words, *states).code == int(outstanding_is_named)
 
 
 def test_letters_without_the_key_of_an_order_are_told(site: Replaying) -> None:

@@ -1,6 +1,7 @@
 """`redrive replay --dry-run`: what would go where, and whether it would be taken there.
 
-Guarantees: reads only. Exit 1 if some letters would not be taken, 3 if there are none.
+Guarantees: reads only. The exit code is that of the replay, if nothing changes until then: 1 if
+some letters would not be taken or are left to a person, or none would be sent, 3 if there are none.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from redrive.cli import wording
 from redrive.cli.filters import NOTHING_MATCHED
 from redrive.cli.invocation import Output
 from redrive.cli.rendering import Cell, Column, Marked, note, one_line, print_json, print_table
-from redrive.cli.replaying import Asked
+from redrive.cli.replaying import FAILED, Asked
 from redrive.work.destination_look import Look
 from redrive.work.destinations import destinations
 from redrive.work.replay_preview import Preview, PreviewOrder, preview_document
@@ -23,7 +24,6 @@ from redrive.work.replay_preview import Preview, PreviewOrder, preview_document
 if TYPE_CHECKING:
     from redrive.settings import Settings
 
-_NOT_TAKEN: Final = 1
 _COLUMNS: Final = (
     Column("DESTINATION"),
     Column("LETTERS", right=True, whole=True),
@@ -48,8 +48,8 @@ def preview(settings: Settings, asked: Asked, output: Output) -> None:
     for reason in unmet:
         note(f"a replay would not begin now: {reason}")
     note("nothing was sent: this was a dry run")
-    if found.not_taken:
-        raise typer.Exit(_NOT_TAKEN)
+    if not found.all_would_go_well or (asked.named and found.skipped):
+        raise typer.Exit(FAILED)
 
 
 async def _preview(settings: Settings, asked: Asked) -> tuple[Preview, list[str]]:

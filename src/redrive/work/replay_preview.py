@@ -16,7 +16,7 @@ from typing import Any, Final
 from redrive.domain.breaker import Admission
 from redrive.domain.filters import Filters
 from redrive.domain.letter import Letter
-from redrive.domain.replay import Destination
+from redrive.domain.replay import NEEDS_NOBODY, Destination
 from redrive.store.breakers import Breakers
 from redrive.store.replay_looks import ReplayLooks
 from redrive.work.destination_look import DestinationLook, Expected, Look
@@ -56,8 +56,19 @@ class Preview:
         return sum(each.not_taken for each in self.destinations)
 
     @property
+    def skipped(self) -> int:
+        """How many would be left out."""
+        return sum(self.left_out.values())
+
+    @property
     def matched(self) -> int:
-        return self.letters + sum(self.left_out.values())
+        return self.letters + self.skipped
+
+    @property
+    def all_would_go_well(self) -> bool:
+        """Whether every letter would be sent and taken, or left out with nothing to do about it."""
+        fine = sum(number for reason, number in self.left_out.items() if reason in NEEDS_NOBODY)
+        return bool(self.letters) and not self.not_taken and self.skipped == fine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +137,7 @@ def preview_document(found: Preview) -> dict[str, Any]:
         "letters": found.letters,
         "notTaken": found.not_taken,
         "destinations": [_look_document(each) for each in found.destinations],
-        "skipped": sum(found.left_out.values()),
+        "skipped": found.skipped,
         "leftOut": reasons_document(found.left_out),
     }
 
