@@ -136,7 +136,7 @@ def understanding(settings: Settings) -> Understanding:
     from redrive.work.understand import Understanding  # noqa: PLC0415
 
     own = own_queues(settings.topology, settings.queue)
-    return Understanding(addresses(settings)[0].vhost, own)
+    return Understanding(addresses(settings)[0].vhost, own, settings.topology.names.dlq_queue)
 
 
 @contextmanager

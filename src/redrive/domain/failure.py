@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from redrive.domain import headers as own
@@ -78,6 +78,7 @@ _BY_DEATH: Final = {
     "delivery_limit": "delivered as often as its queue allows, and never acknowledged",
 }
 _NO_DEATH: Final = "no header says why it failed"
+_PARKED: Final = "; Redrive could not publish it again, and parked it unchanged"
 
 _CELERY: Final = {
     "rejected": "rejected",
@@ -170,6 +171,12 @@ def read_failure(headers: Mapping[str, object], death_reason: str | None) -> Fai
         or redrives
         or Failure(error_type=general_type, reason=_BY_DEATH.get(death_reason or "", _NO_DEATH))
     )
+
+
+def parked(failure: Failure) -> Failure:
+    """The failure of a message that Redrive could not publish again, and so rejected unchanged."""
+    said = _cut_bytes(failure.reason, MAX_REASON - len(_PARKED.encode()))
+    return replace(failure, reason=said + _PARKED)
 
 
 def failed_queue(headers: Mapping[str, object]) -> str | None:

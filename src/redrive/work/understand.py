@@ -24,6 +24,7 @@ from redrive.domain.failure import (
     Failure,
     died_unsaid,
     failed_queue,
+    parked,
     published_to,
     read_failure,
     without_words,
@@ -91,9 +92,10 @@ def _number(field: bytes) -> fields.Value:
 class Understanding:
     """Reads dead messages of one vhost."""
 
-    def __init__(self, vhost: str, own_queues: Container[str]) -> None:
+    def __init__(self, vhost: str, own_queues: Container[str], dlq_queue: str) -> None:
         self._vhost = vhost
         self._own_queues = own_queues
+        self._dlq_queue = dlq_queue
         self._sections = SectionReader(frozenset({*_READ, _X_DEATH, _DEATHS}))
         self._deaths = DeathReader()
 
@@ -144,6 +146,9 @@ class Understanding:
         exchange, routing_key = self._published_to(envelope, found, died or origin)
         newest = origin or (deaths[-1] if deaths else None)
         failure = read_failure(found, newest.reason if newest else None)
+        group = _fingerprint(failure, queue)  # that it is parked makes no other group of it
+        if self._was_parked(fresh):
+            failure = parked(failure)
         first, last = _failed_between(found, fresh[::-1] if moved_on else deaths, now)
         letter = Letter(
             id=id_,
@@ -157,7 +162,7 @@ class Understanding:
             error_type=failure.error_type,
             error_reason=failure.reason,
             error_stack=failure.stack,
-            fingerprint=_fingerprint(failure, queue),
+            fingerprint=group,
             deaths=tuple(deaths[-_MAX_DEATHS:]),
             retry_count=_retries(found, origin),
             first_failed_at=first,
@@ -190,6 +195,13 @@ class Understanding:
             named=named,
             marked=_marked(found, envelope, deaths),
         )
+
+    def _was_parked(self, fresh: list[Death]) -> bool:
+        """Whether Redrive rejected it, which it does only to what it cannot publish again. In the
+        dead letter queue it rejects nothing; others may."""
+        if not fresh or fresh[0].reason != "rejected":
+            return False
+        return fresh[0].queue != self._dlq_queue and fresh[0].queue in self._own_queues
 
     def _id_of_a_parked(self, envelope: Envelope, fresh: list[Death]) -> str | None:
         """Of a message that the retrier could not publish again, and so could not give an id: one

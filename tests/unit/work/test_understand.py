@@ -81,7 +81,7 @@ any_section = st.one_of(
 
 
 def understood(section: bytes, body: bytes = b"", **names: str) -> Arrival:
-    reader = Understanding("/", OWN)
+    reader = Understanding("/", OWN, "dlq-queue")
     delivery = Delivery(
         1, False, names.get("exchange", "dlx"), names.get("routing_key", "key"), section, body
     )
@@ -287,6 +287,29 @@ def test_what_the_broker_parked_from_the_retry_queue_failed_where_it_failed_befo
     assert origin(found) == ("orders", "shop", "order.created")
     assert found.letter.retry_count == 0
     assert found.letter.last_failed_at == at(-1)
+
+
+def test_what_was_parked_says_so_and_stays_in_the_group_of_what_made_it_fail() -> None:
+    found, alike = parked().letter, arrival(headers=died_in("orders")).letter
+    assert found.error_reason == (
+        "rejected by the consumer of its queue without a reason"
+        "; Redrive could not publish it again, and parked it unchanged"
+    )
+    assert (found.error_type, found.fingerprint) == (alike.error_type, alike.fingerprint)
+
+
+def test_that_a_message_was_parked_is_said_also_after_the_longest_reason() -> None:
+    deaths = fields.array([death("retry-queue", at=-1), death("orders", at=-2)])
+    letter = arrival(headers={"x-death": deaths, "x-exception-message": S("é" * 9000)}).letter
+    assert letter.error_reason.endswith(
+        "…; Redrive could not publish it again, and parked it unchanged"
+    )
+    assert len(letter.error_reason.encode()) <= MAX_REASON
+
+
+def test_what_somebody_rejected_in_the_dead_letter_queue_was_not_parked() -> None:
+    deaths = fields.array([death("dlq-queue", at=-1), death("orders", at=-2)])
+    assert "parked" not in arrival(headers={"x-death": deaths}).letter.error_reason
 
 
 def parked(message_id: str | None = "m-1", *, at: int = 0, body: bytes = b"{}") -> Arrival:
