@@ -239,11 +239,11 @@ class Worker:
 
     def _outcome(self, sent: Sent) -> Outcome:
         """What is noted. A queue that is full or down is tried again, and counts as a revival; that
-        the way to every queue is missing does not."""
+        the way to every queue is missing, or the connection was lost before, does not."""
         letter = sent.claim.letter
         if sent.result is not Result.REFUSED or not sent.passing:
             return Outcome(claim=sent.claim, result=sent.result, reason=sent.reason)
-        counts = not sent.no_way
+        counts = not (sent.no_way or sent.unwritten)
         last = counts and letter.dlq_retry_count + 1 >= self._max_revivals
         return Outcome(
             claim=sent.claim,

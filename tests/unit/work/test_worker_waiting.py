@@ -135,10 +135,16 @@ async def test_a_worker_ends_while_the_return_exchange_is_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("no_way", "after", "revival"), [(True, State.PENDING, False), (False, State.FAILED, True)]
+    ("why", "after", "revival"),
+    [
+        ({"no_way": True}, State.PENDING, False),
+        ({"unwritten": True}, State.PENDING, False),
+        ({}, State.FAILED, True),
+    ],
+    ids=["a missing return exchange", "a lost connection", "a full queue"],
 )
-def test_a_missing_return_exchange_is_no_revival_and_fails_no_letter(
-    no_way: bool, after: State, revival: bool
+def test_what_is_not_the_queues_is_no_revival_and_fails_no_letter(
+    why: dict[str, bool], after: State, revival: bool
 ) -> None:
     """It has had four of five revivals: a queue that is full would be the last."""
     claim = Claim(
@@ -148,7 +154,7 @@ def test_a_missing_return_exchange_is_no_revival_and_fails_no_letter(
         queue="orders",
         exchange=None,
     )
-    sent = Sent(claim=claim, result=Result.REFUSED, reason="why", passing=True, no_way=no_way)
+    sent = Sent(claim=claim, result=Result.REFUSED, reason="why", passing=True, **why)
     outcome = worker(Blocked())._outcome(sent)
     assert (outcome.after, outcome.revival, outcome.result) == (after, revival, Result.REFUSED)
     assert outcome.retry_in
