@@ -236,6 +236,37 @@ async def test_a_message_that_waits_to_stay_is_given_back_at_once_on_stop(vhost:
     assert sorted(identities(await take_all(vhost.url, SOURCE))) == numbered(10)
 
 
+@both_kinds
+async def test_what_was_confirmed_is_moved_once_although_the_publishing_connection_is_lost(
+    vhost: Vhost, proxy: NewProxy, monkeypatch: pytest.MonkeyPatch, kind: Kind
+) -> None:
+    """Acks wait for the first message, which nobody has settled: lost is none of them."""
+    monkeypatch.setattr(consumer_module, "_STRAGGLERS_AFTER", 600.0)
+
+    class TheFirstStays(MoveTo):
+        def decide(self, delivery: Delivery, user: str) -> Instruction:
+            publishes = super().decide(delivery, user)
+            if identity(delivery) == "0":
+                return Stay("not today", wait=timedelta(hours=1))
+            return publishes
+
+    way = await proxy("127.0.0.1", vhost.node.port)
+    straight, through = connector(vhost.url), connector(way.through(vhost.url))
+
+    async def connect_by(name: str) -> Connection:
+        return await (through if "publish" in name else straight)(name)
+
+    await lay_out(vhost.url, kind)
+    await publish(vhost.url, map(message, numbered(10)))
+    plan = TheFirstStays()
+    async with moving(connect_by, plan) as running:
+        await eventually_async(lambda: running.moved == 9)
+        way.cut()
+        await eventually_async(lambda: len(plan.decided) > 10)
+    assert identities(plan.decided[10:]) == ["0"]
+    assert identities(await take_all(vhost.url, TARGET)) == numbered(9, first=1)
+
+
 # -- parking --------------------------------------------------------------------------------------
 
 

@@ -33,7 +33,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from redrive.amqp import Budget, Delivery, Publish, Refused, Returned
+from redrive.amqp import Budget, Connection, Delivery, Publish, Refused, Returned
 from redrive.amqp.confirms import CONFIRMED
 from redrive.amqp.lane import Connect, Lane, LaneOutcome, Poison
 from redrive.amqp.supervision import supervise
@@ -232,7 +232,11 @@ class Mover:
             )
             await consumers.open()
             self._on_ready()
-            await self._move(consumers, lane)
+            try:
+                await self._move(consumers, lane)
+            except BrokerError:
+                await _ack_first(consumers, source)
+                raise
             await lane.close()
             await source.close()
         except BrokerError:
@@ -259,6 +263,15 @@ class Mover:
                 watch.cancel()
         except BaseExceptionGroup as group:
             raise the_reason(group) from group
+
+
+async def _ack_first(consumers: Succession, source: Connection) -> None:
+    """Ack what was confirmed before a session ends that lost something else than its source, which
+    is then closed in good order. Acks that wait for others would be forgotten with the connection,
+    and their messages moved a second time."""
+    if source.is_open:
+        consumers.flush(everything=True)
+        await source.close()
 
 
 class MoverSession:

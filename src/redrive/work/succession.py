@@ -168,10 +168,10 @@ class Succession:
     def unload(self, delivery: Delivery) -> None:
         self._of[delivery].unload(delivery)
 
-    def flush(self) -> None:
+    def flush(self, *, everything: bool = False) -> None:
         for each in self._former:
-            each.consumer.flush()
-        self._current.flush()
+            each.consumer.flush(everything=everything)
+        self._current.flush(everything=everything)
 
     # The end
 
