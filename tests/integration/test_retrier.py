@@ -34,6 +34,7 @@ from tests.services.moving import (
 from tests.services.plugin import Vhost
 from tests.services.retrying import (
     DEAD,
+    Handler,
     always,
     declare_origin,
     declare_topology,
@@ -141,6 +142,66 @@ async def test_a_policy_may_say_that_every_queue_of_the_exchange_sees_it_again(
             await publish_one(vhost.url, "shared", "m")
             await the_dead(vhost.url)
             await neighbour.has_seen(2)
+
+
+async def all_is_dead(url: str, copies: int) -> None:
+    """Until so many copies are dead, and no other is under way: one that was would be back by the
+    time that a message which is published now is dead as well."""
+    await holds(url, DEAD, copies)
+    await declare_origin(url, "later", "quorum", "later")
+    async with handling(url, "later", never):
+        await publish_one(url, "later", "later")
+        await holds(url, DEAD, copies + 1)
+    await take_all(url, DEAD)
+
+
+@pytest.mark.parametrize(("retries", "seen"), [(1, 3), (2, 6)])
+async def test_queues_of_one_exchange_that_fail_alike_do_not_multiply_what_returns_by_it(
+    vhost: Vhost, retries: int, seen: int
+) -> None:
+    """Each queue retries its own copy by the exchange; what comes beside that goes to it alone."""
+    policy = Policy(name="shared", max_retries=retries, return_to="exchange")
+    later = Policy(name="later", max_retries=retries)
+    async with retrying(vhost.url, topology("quorum"), [policy, later]):
+        await declare_origin(vhost.url, "one", "quorum", "shared")
+        await declare_origin(vhost.url, "two", "quorum", "shared")
+        async with (
+            handling(vhost.url, "one", never) as one,
+            handling(vhost.url, "two", never) as two,
+        ):
+            await publish_one(vhost.url, "shared", "m")
+            await all_is_dead(vhost.url, 2 * (1 + retries))
+        assert (len(one.seen), len(two.seen)) == (seen, seen)
+
+
+async def test_exclusive_queues_of_one_exchange_that_fail_alike_do_not_multiply_a_message(
+    vhost: Vhost,
+) -> None:
+    async with (
+        retrying(vhost.url, topology("quorum"), {"k": 2, "later": 2}),
+        channel_to(vhost.url) as channel,
+        asyncio.TaskGroup() as serving,
+    ):
+        await channel.declare_exchange("work", "topic")
+        handlers = {"one": Handler(never), "two": Handler(never)}
+        for queue in handlers:
+            await channel.declare_queue(
+                queue,
+                durable=False,
+                exclusive=True,
+                arguments={"x-dead-letter-exchange": "retry-exchange"},
+            )
+            await channel.bind_queue(queue, "work", "k")
+        tasks = [
+            serving.create_task(each.serve(await channel.connection.channel(), queue))
+            for queue, each in handlers.items()
+        ]
+        await publish_one(vhost.url, "k", "m")
+        await all_is_dead(vhost.url, 6)
+        for task in tasks:
+            task.cancel()
+    # Its own and two retries of that; and what the other one was sent twice.
+    assert [len(each.seen) for each in handlers.values()] == [5, 5]
 
 
 async def test_an_unconfigured_key_goes_straight_to_the_dead_letter_queue(vhost: Vhost) -> None:

@@ -20,6 +20,14 @@ _QUEUE: Final = octets(headers.QUEUE)
 _LETTER: Final = octets(headers.LETTER)
 _GENERATION: Final = octets(headers.GENERATION)
 _PARENT: Final = octets(headers.PARENT)
+_ATTEMPT: Final = octets(headers.ATTEMPT)
+_EXCHANGE: Final = octets(headers.EXCHANGE)
+_ROUTING_KEY: Final = octets(headers.ROUTING_KEY)
+_BY_EXCHANGE: Final = octets(headers.BY_EXCHANGE)
+SENT_BY_EXCHANGE: Final = fields.boolean(True)
+"""In `redrive-by-exchange`: the queue that is noted had it sent back by its exchange."""
+TO_ITS_QUEUE_ALONE: Final = fields.boolean(False)
+"""In the same: another queue had, and it failed in this one, too. It goes by no exchange again."""
 STARTS_ANEW: Final = tuple(
     octets(name)
     for name in (
@@ -34,6 +42,7 @@ STARTS_ANEW: Final = tuple(
         headers.NOT_BEFORE,
         headers.CRASHES,
         headers.REFUSED,
+        headers.BY_EXCHANGE,
     )
 )
 _WORDS: Final = tuple(octets(name) for name in WORDS)
@@ -59,7 +68,7 @@ _TYPES: Final = {
         ),
         (b"T", (headers.FIRST_FAILED_AT,)),
         (b"A", (headers.DEATHS,)),
-        (b"t", (headers.REDELIVERED, headers.REFUSED)),
+        (b"t", (headers.REDELIVERED, headers.REFUSED, headers.BY_EXCHANGE)),
     )
     for name in names
 }
@@ -69,6 +78,30 @@ _MOST: Final = 2**31 - 2
 """A count is written as an int32, one more than it was read. Who forges more gets this."""
 _HASH: Final = blake2b(digest_size=16)
 _VARIANT: Final = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+
+
+def move_on(
+    ours: dict[bytes, bytes], queue: bytes, exchange: bytes | None, routing_key: bytes | None
+) -> None:
+    """Note that it failed in another queue than the one that was noted. `queue` is that one,
+    `exchange` and `routing_key` what it was published with, all raw. What was noted is forgotten.
+
+    But for a copy that came here because the other had it sent back by its exchange: that keeps
+    its count, and goes back to this queue alone. Two queues of one exchange that fail alike would
+    have each other's copies multiply without end.
+    """
+    came_beside = (
+        ours.get(_BY_EXCHANGE) == SENT_BY_EXCHANGE
+        and ours.get(_EXCHANGE) == exchange
+        and ours.get(_ROUTING_KEY) == routing_key
+    )
+    attempt = ours.get(_ATTEMPT)
+    start_anew(ours)
+    ours[_QUEUE] = queue
+    if came_beside:
+        ours[_BY_EXCHANGE] = TO_ITS_QUEUE_ALONE
+        if attempt is not None:
+            ours[_ATTEMPT] = attempt
 
 
 def start_anew(ours: dict[bytes, bytes]) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from redrive.amqp import Delivery, Publish, fields
 from redrive.amqp.fields import octets, text_of
-from redrive.amqp.ours import count_of, drop_wrong_types, identity, start_anew
+from redrive.amqp.ours import count_of, drop_wrong_types, identity, move_on
 from redrive.amqp.republish import Draft, marked_redelivered
 from redrive.broker.ladder import RUNGS, next_rung, rung_name
 from redrive.broker.topology import tier_key
@@ -133,13 +133,13 @@ class Copies:
         draft = Draft(delivery, self._user)
         ours = draft.ours
         drop_wrong_types(ours)
+        exchange = fields.longstr(octets(delivery.exchange))
+        routing_key = fields.longstr(octets(delivery.routing_key))
         if ours.get(_QUEUE) != self._queue:
             # It has moved on: what was noted is of another queue.
-            start_anew(ours)
-            ours[_QUEUE] = self._queue
+            move_on(ours, self._queue, exchange, routing_key)
         if _ROUTING_KEY not in ours:
-            ours[_EXCHANGE] = fields.longstr(octets(delivery.exchange))
-            ours[_ROUTING_KEY] = fields.longstr(octets(delivery.routing_key))
+            ours[_EXCHANGE], ours[_ROUTING_KEY] = exchange, routing_key
         ours.setdefault(_EXCHANGE, fields.longstr(""))
         if _ID not in ours:
             ours[_ID] = identity(delivery, draft, self._in_words)

@@ -135,8 +135,7 @@ def _noted(failed: Failed) -> dict[str, Any]:
         if name in found:
             found[aside] = found.pop(name)
     if found.get(own.QUEUE) != failed.queue:
-        _start_anew(found)
-        found[own.QUEUE] = failed.queue
+        _move_on(found, failed)
     found.setdefault(own.EXCHANGE, failed.exchange)
     found.setdefault(own.ROUTING_KEY, failed.routing_key)
     found.setdefault(own.ID, _identity(failed))
@@ -151,6 +150,22 @@ def _noted(failed: Failed) -> dict[str, Any]:
     found.pop(own.NOT_BEFORE, None)
     _add_death(found, failed)
     return found
+
+
+def _move_on(found: dict[str, Any], failed: Failed) -> None:
+    """Note its queue instead of another one; see `amqp/ours.py` of copies that came beside."""
+    noted = (found.get(own.EXCHANGE), found.get(own.ROUTING_KEY))
+    came_beside = found.get(own.BY_EXCHANGE) is True and noted == (
+        failed.exchange,
+        failed.routing_key,
+    )
+    attempt = found.get(own.ATTEMPT)
+    _start_anew(found)
+    found[own.QUEUE] = failed.queue
+    if came_beside:
+        found[own.BY_EXCHANGE] = False
+        if attempt is not None:
+            found[own.ATTEMPT] = attempt
 
 
 def _start_anew(found: dict[str, Any]) -> None:

@@ -26,6 +26,7 @@ NOT_BEFORE: Final = "redrive-not-before"
 CRASHES: Final = "redrive-crashes"
 UNNAMED: Final = "redrive-unnamed"
 REFUSED: Final = "redrive-refused"
+BY_EXCHANGE: Final = "redrive-by-exchange"
 TAGS: Final = "redrive-tags"
 """Set by producers, not by Redrive: comma separated."""
 
@@ -52,6 +53,7 @@ WRITTEN: Final = (
     CRASHES,
     UNNAMED,
     REFUSED,
+    BY_EXCHANGE,
 )
 """Every header that Redrive may write."""
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from redrive.amqp import Delivery, fields
 from redrive.amqp.fields import octets
-from redrive.amqp.ours import drop_wrong_types, forget_words, identity, start_anew
+from redrive.amqp.ours import drop_wrong_types, forget_words, identity, move_on
 from redrive.amqp.republish import Draft
 from redrive.domain import headers
 from redrive.domain.deaths import NotOrigins
@@ -52,7 +52,7 @@ class Notes:
         if ours.get(_QUEUE) != origin.queue_field:
             # It has moved on: what was noted is of another failure.
             if _QUEUE in ours:
-                start_anew(ours)
+                move_on(ours, origin.queue_field, origin.exchange, origin.routing_key)
             ours[_QUEUE] = origin.queue_field
         elif origin.reason in UNSAID:
             forget_words(ours)

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from redrive.amqp import Delivery, Publish, Refused, Returned, fields
 from redrive.amqp.fields import octets, text_of
-from redrive.amqp.ours import count_of, drop_wrong_types, forget_words, identity, start_anew
+from redrive.amqp.ours import count_of, drop_wrong_types, forget_words, identity, move_on
 from redrive.amqp.republish import Draft, marked_redelivered
 from redrive.broker.topology import tier_key
 from redrive.domain import headers
@@ -201,7 +201,7 @@ def _forget_older(ours: dict[bytes, bytes], origin: Origin) -> None:
     if ours.get(_QUEUE) != origin.queue_field:
         # It has moved on: another service failed now, or someone copied our headers.
         if ours:
-            start_anew(ours)
+            move_on(ours, origin.queue_field, origin.exchange, origin.routing_key)
         ours[_QUEUE] = origin.queue_field
     elif origin.reason in UNSAID:
         forget_words(ours)

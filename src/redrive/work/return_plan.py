@@ -9,7 +9,9 @@ ladder.
 A policy may send it by its exchange instead, and so goes what only its owner's connection may
 touch. A full queue refuses it there, and not for the others that the exchange has: they have it. So
 what was refused goes to its own queue alone from then on (`redrive-refused`); by the exchange only
-if that cannot be, and refused once more, to the dead letter queue. For a while, others that are to
+if that cannot be, and refused once more, to the dead letter queue. A copy that failed in another
+queue of the exchange goes to that one alone (`redrive-by-exchange`), and never by the exchange: two
+queues that fail alike would have them multiply without end. For a while, others that are to
 go by that exchange go to their own queues too. Nothing goes back by an exchange of Redrive's own,
 whatever its headers say: it would come round to here. What is for an exchange that is gone is dead;
 only while the return exchange, by which all go, is missing, it waits in the last tier: somebody
@@ -26,6 +28,7 @@ from typing import Final, NamedTuple
 
 from redrive.amqp import Delivery, Properties, Publish, Refused, Returned, fields
 from redrive.amqp.fields import octets, text_of
+from redrive.amqp.ours import SENT_BY_EXCHANGE, TO_ITS_QUEUE_ALONE
 from redrive.amqp.republish import Draft, marked_redelivered
 from redrive.broker.ladder import next_rung, rung_name
 from redrive.broker.topology import return_key
@@ -43,6 +46,7 @@ _EXCHANGE: Final = octets(headers.EXCHANGE)
 _ROUTING_KEY: Final = octets(headers.ROUTING_KEY)
 _NOT_BEFORE: Final = octets(headers.NOT_BEFORE)
 _REFUSED: Final = octets(headers.REFUSED)
+_BY_EXCHANGE: Final = octets(headers.BY_EXCHANGE)
 _BCC: Final = fields.entry(b"BCC", b"")
 _DEFAULT_EXCHANGE: Final = ""
 _FORBIDDEN: Final = 403
@@ -110,7 +114,10 @@ class ReturnPlan:
                 return _OnTheLadder(_DEFAULT_EXCHANGE, rung, properties, delivery.body)
             del ours[_NOT_BEFORE]
         if not way.bcc:
-            way = self._past_what_is_full(way, names[0], was_refused=_REFUSED in ours)
+            alone = _REFUSED in ours or ours.get(_BY_EXCHANGE) == TO_ITS_QUEUE_ALONE
+            way = self._past_what_is_full(way, names[0], alone=alone)
+            if not way.bcc:
+                ours[_BY_EXCHANGE] = SENT_BY_EXCHANGE
         properties = draft.seal(keep_deaths=False, only_on_the_way=way.bcc)
         back = Publish(*way.route, properties, delivery.body)
         return self._unless_gone(back) if self._avoided else back
@@ -138,9 +145,10 @@ class ReturnPlan:
         bcc = fields.array((fields.longstr(return_key(queue)),))
         return _Way(Route(self._names.return_exchange, key), _BCC + bcc)
 
-    def _past_what_is_full(self, way: _Way, queue: bytes | None, *, was_refused: bool) -> _Way:
-        """The way of a message that is to go by its exchange, which may have refused it."""
-        if was_refused or self._avoided.is_full(way.route.exchange):
+    def _past_what_is_full(self, way: _Way, queue: bytes | None, *, alone: bool) -> _Way:
+        """The way of a message that is to go by its exchange, unless that refused it, or it came to
+        its queue by what another one of the exchange was sent."""
+        if alone or self._avoided.is_full(way.route.exchange):
             return self._only_to(text_of(queue) or "", way.route.routing_key)
         return way
 
@@ -215,8 +223,8 @@ class ReturnPlan:
         assert way is not None  # or it would not have been sent up the ladder
         if not way.bcc:
             was_refused = properties.header_field(headers.REFUSED) is not None
-            way = self._past_what_is_full(way, queue, was_refused=was_refused)
-        put = {"BCC": way.bcc[len(_BCC) :]} if way.bcc else {}
+            way = self._past_what_is_full(way, queue, alone=was_refused or _goes_alone(properties))
+        put = {"BCC": way.bcc[len(_BCC) :]} if way.bcc else {headers.BY_EXCHANGE: SENT_BY_EXCHANGE}
         raw = properties.with_headers(put, remove=(headers.NOT_BEFORE,)).raw
         return self._unless_gone(Publish(*way.route, raw, sent.body))
 
@@ -233,8 +241,12 @@ class ReturnPlan:
         if bindable:
             return _SecondTry(sent.exchange, sent.routing_key, sent.properties, sent.body)
         # A queue that only its owner's connection may touch: by the way it came.
-        raw = properties.with_headers({}, remove=("BCC",)).raw
         by = _text(properties, headers.EXCHANGE)
+        if _goes_alone(properties):
+            reason = f"its queue cannot be bound, and exchange {by!r} brought it for another one"
+            return self._dead(sent, reason)
+        put = {headers.BY_EXCHANGE: SENT_BY_EXCHANGE}
+        raw = properties.with_headers(put, remove=("BCC",)).raw
         if self._names.leads_here(by, sent.routing_key):
             return self._dead(sent, f"its queue cannot be bound, and exchange {by!r} leads here")
         return self._unless_gone(_SecondTry(by, sent.routing_key, raw, sent.body))
@@ -259,6 +271,10 @@ def _not_taken(exchange: str, outcome: Returned) -> str:
 def _sent_by(route: Route, properties: Properties, body: bytes) -> Publish:
     raw = properties.with_headers({}, remove=("BCC",)).raw
     return Publish(route.exchange, route.routing_key, raw, body)
+
+
+def _goes_alone(properties: Properties) -> bool:
+    return properties.header_field(headers.BY_EXCHANGE) == TO_ITS_QUEUE_ALONE
 
 
 def _text(properties: Properties, name: str) -> str:

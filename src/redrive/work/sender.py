@@ -71,6 +71,7 @@ _OF_EARLIER_FAILURES: Final = tuple(
             headers.ERROR_STACK,
             headers.ATTEMPT,
             headers.REFUSED,
+            headers.BY_EXCHANGE,
         ),
     )
 )
@@ -92,7 +93,8 @@ class Sent:
     passing: bool = False
     """Whether what refused it will pass: a queue that is full, or down."""
     unwritten: bool = False
-    """Whether it was refused because the connection was gone before anything of it was written."""
+    """Whether it was refused because a connection was gone, and it is certain that no queue has it:
+    nothing of it was written, or it was returned and its queue could not be looked for."""
     no_way: bool = False
     """Whether it was refused because the return exchange is missing, by which all go to a queue."""
 
@@ -318,7 +320,13 @@ class Sender:
                 passing=isinstance(error, Down),
             )
         except BrokerError as error:
-            return Sent(claim=sending.claim, result=Result.REFUSED, reason=str(error), passing=True)
+            return Sent(
+                claim=sending.claim,
+                result=Result.REFUSED,
+                reason=str(error),
+                passing=True,
+                unwritten=True,
+            )
         if bindable:
             again = _Sending(
                 sending.exchange, sending.routing_key, sending.properties, sending.body

@@ -58,6 +58,20 @@ def test_what_was_noted_of_another_queue_is_forgotten() -> None:
     assert "noted" not in {sent.headers.get(name) for name in noted}
 
 
+def test_a_copy_that_came_beside_another_queues_counts_on_and_goes_to_its_own_queue_alone() -> None:
+    noted = {
+        headers.QUEUE: "before",
+        headers.EXCHANGE: "",
+        headers.ROUTING_KEY: "q",
+        headers.ATTEMPT: 2,
+        headers.BY_EXCHANGE: True,
+    }
+    sent = forward(failed(**noted), ValueError("no"), retries=3, settings=SETTINGS)
+    assert sent.headers[headers.QUEUE] == "q"
+    assert sent.headers[headers.ATTEMPT] == 3
+    assert sent.headers[headers.BY_EXCHANGE] is False
+
+
 def size(found: dict[str, Any]) -> int:
     return sum(len(value.encode()) for value in found.values() if isinstance(value, str))
 

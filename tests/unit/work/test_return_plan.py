@@ -257,6 +257,41 @@ async def test_what_was_refused_and_cannot_be_bound_goes_by_its_exchange_once_mo
     assert dead.exchange == "dlq-exchange"
 
 
+def came_beside() -> Delivery:
+    """One that failed in a queue to which it came because another one had it sent back."""
+    message = delivery()
+    alone = {headers.BY_EXCHANGE: fields.boolean(False)}
+    message.properties = Properties.read(message.properties).with_headers(alone).raw
+    return message
+
+
+def test_what_goes_back_by_its_exchange_says_so() -> None:
+    sent = by_exchange(StubPath(lambda: True)).decide(delivery(), "guest")
+    assert isinstance(sent, Publish)
+    assert sent.exchange == "work"
+    assert Properties.read(sent.properties).header(headers.BY_EXCHANGE) is True
+
+
+def test_what_came_to_its_queue_beside_another_goes_back_there_alone() -> None:
+    sent = by_exchange(StubPath(lambda: True)).decide(came_beside(), "guest")
+    assert isinstance(sent, Publish)
+    assert sent.exchange == "redrive-return"
+    assert Properties.read(sent.properties).header("BCC") == [return_key("orders")]
+
+
+async def test_what_came_beside_another_to_a_queue_that_cannot_be_bound_is_dead() -> None:
+    dead = await returned(StubPath(lambda: False), came_beside())
+    assert dead.exchange == "dlq-exchange"
+    reason = Properties.read(dead.properties).header(headers.ERROR_REASON)
+    assert reason == "its queue cannot be bound, and exchange 'work' brought it for another one"
+
+
+async def test_what_only_its_exchange_can_bring_back_says_that_it_did() -> None:
+    sent = await returned(StubPath(lambda: False), delivery())
+    assert sent.exchange == "work"
+    assert Properties.read(sent.properties).header(headers.BY_EXCHANGE) is True
+
+
 def test_ways_back_that_are_remembered_are_bounded() -> None:
     book = PolicyBook()
     names = retry_names(TopologySettings(), ())
