@@ -340,10 +340,15 @@ class PrivateCluster:
         """The URLs of all nodes, with commas between."""
         return ",".join(node.url(vhost) for node in self.nodes)
 
-    def start(self) -> None:
-        """Start all nodes at once; they find one another. `wait_ready` waits."""
+    def start(self, timeout: float = BOOT_TIMEOUT) -> None:
+        """Start the nodes one after another; `wait_ready` waits until they are one cluster.
+
+        Each serves before the next one starts: of three that initialise at once, now and then one
+        ends while it boots (3.10.8, on a busy machine).
+        """
         for node in self.nodes:
             node.start()
+            node.wait_ready(timeout)
 
     def wait_ready(self, timeout: float = BOOT_TIMEOUT) -> None:
         """Return when every node has started to the end and sees all others running.

@@ -220,7 +220,7 @@ async def a_world(nodes: int, root: Path | None = None) -> AsyncIterator[World]:
         disk = _small_disk(postgres)
         if disk is not None:
             ends.callback(disk.close)
-        brokers.start()
+        await asyncio.to_thread(brokers.start)
         await asyncio.to_thread(postgres.start)
         await asyncio.to_thread(brokers.wait_ready)
         brokers.create_vhost(VHOST)
