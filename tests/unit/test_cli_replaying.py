@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
 from redrive.cli.replay import question
-from redrive.cli.replaying import Ended, Lines, breaker_hint, print_report
+from redrive.cli.replaying import Ended, Lines, breaker_hint
 from redrive.domain.breaker import Breaker, Position, held_by
 from redrive.domain.letter import Result
 from redrive.domain.replay import IS_OUTSTANDING, Destination, Replay, ReplayState
@@ -99,20 +98,6 @@ def replay(skipped: int) -> Replay:
         position=3,
         skipped=skipped,
     )
-
-
-def test_a_letter_that_a_paused_job_begins_with_again_is_said_to_be_counted_twice(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    paused = replace(replay(skipped=0), state=ReplayState.PAUSED, position=1)
-    results = {Result.SENT: 1, Result.REFUSED: 1}
-    print_report(Report(replay=paused, results=results, refusals=Counter({"it is full": 1})))
-    left = capsys.readouterr().out.splitlines()[-1]
-    assert left.split(maxsplit=2) == [
-        "left",
-        "2",
-        "not taken yet; 1 of them stand above too, and come first",
-    ]
 
 
 @pytest.mark.parametrize(

@@ -329,9 +329,7 @@ def print_report(report: Report) -> None:
     if report.replay.skipped > told:
         rows.append(("skipped", f"{report.replay.skipped - told:,}", "by an earlier process"))
     if report.left:
-        again = report.taken_again
-        told_above = f"; {again:,} of them stand above too, and come first" if again else ""
-        rows.append(("left", f"{report.left:,}", f"not taken yet{told_above}"))
+        rows.append(("left", f"{report.left:,}", "not taken yet"))
     print_table(_REPORT, [rows])
     if report.keyless:
         letters = wording.plural(report.keyless, "letter")

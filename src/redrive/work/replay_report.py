@@ -54,12 +54,6 @@ class Report:
         return self.replay.letters - self.replay.position
 
     @property
-    def taken_again(self) -> int:
-        """How many of those left were taken before: a job that stopped begins with them."""
-        taken = self.sent + self.refused + self.in_doubt + self.sending + self.replay.skipped
-        return max(0, taken + self.left - self.replay.letters)
-
-    @property
     def all_went_well(self) -> bool:
         """Whether every letter was sent, or left out with nothing to do about it. What an earlier
         process left out may have had any reason."""
