@@ -5,6 +5,7 @@ Headers of our names can be anybody's: one of a wrong type counts as not there.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
@@ -24,10 +25,6 @@ _ATTEMPT: Final = octets(headers.ATTEMPT)
 _EXCHANGE: Final = octets(headers.EXCHANGE)
 _ROUTING_KEY: Final = octets(headers.ROUTING_KEY)
 _BY_EXCHANGE: Final = octets(headers.BY_EXCHANGE)
-SENT_BY_EXCHANGE: Final = fields.boolean(True)
-"""In `redrive-by-exchange`: the queue that is noted had it sent back by its exchange."""
-TO_ITS_QUEUE_ALONE: Final = fields.boolean(False)
-"""In the same: another queue had, and it failed in this one, too. It goes by no exchange again."""
 STARTS_ANEW: Final = tuple(
     octets(name)
     for name in (
@@ -59,6 +56,7 @@ _TYPES: Final = {
                 headers.ROUTING_KEY,
                 headers.LETTER,
                 headers.PARENT,
+                headers.BY_EXCHANGE,
                 *WORDS,
             ),
         ),
@@ -68,7 +66,7 @@ _TYPES: Final = {
         ),
         (b"T", (headers.FIRST_FAILED_AT,)),
         (b"A", (headers.DEATHS,)),
-        (b"t", (headers.REDELIVERED, headers.REFUSED, headers.BY_EXCHANGE)),
+        (b"t", (headers.REDELIVERED, headers.REFUSED)),
     )
     for name in names
 }
@@ -86,22 +84,28 @@ def move_on(
     """Note that it failed in another queue than the one that was noted. `queue` is that one,
     `exchange` and `routing_key` what it was published with, all raw. What was noted is forgotten.
 
-    But for a copy that came here because the other had it sent back by its exchange: that keeps
-    its count, and goes back to this queue alone. Two queues of one exchange that fail alike would
-    have each other's copies multiply without end.
+    But for a copy that came here because the other had it sent back by its exchange: its attempts
+    count on, and it is noted for whom it came (see `work/by_exchange.py`).
     """
-    came_beside = (
-        ours.get(_BY_EXCHANGE) == SENT_BY_EXCHANGE
+    kept = {}
+    if came_by_exchange(ours, exchange, routing_key):
+        kept = {name: ours[name] for name in (_BY_EXCHANGE, _ATTEMPT) if name in ours}
+    start_anew(ours)
+    ours.update(kept)
+    ours[_QUEUE] = queue
+
+
+def came_by_exchange(
+    ours: Mapping[bytes, bytes], exchange: bytes | None, routing_key: bytes | None
+) -> bool:
+    """Whether the queue that is noted had this copy sent, by that exchange and with that key."""
+    made_for = ours.get(_BY_EXCHANGE)
+    return (
+        made_for is not None
+        and made_for == ours.get(_QUEUE)
         and ours.get(_EXCHANGE) == exchange
         and ours.get(_ROUTING_KEY) == routing_key
     )
-    attempt = ours.get(_ATTEMPT)
-    start_anew(ours)
-    ours[_QUEUE] = queue
-    if came_beside:
-        ours[_BY_EXCHANGE] = TO_ITS_QUEUE_ALONE
-        if attempt is not None:
-            ours[_ATTEMPT] = attempt
 
 
 def start_anew(ours: dict[bytes, bytes]) -> None:

@@ -154,18 +154,17 @@ def _noted(failed: Failed) -> dict[str, Any]:
 
 def _move_on(found: dict[str, Any], failed: Failed) -> None:
     """Note its queue instead of another one; see `amqp/ours.py` of copies that came beside."""
-    noted = (found.get(own.EXCHANGE), found.get(own.ROUTING_KEY))
-    came_beside = found.get(own.BY_EXCHANGE) is True and noted == (
-        failed.exchange,
-        failed.routing_key,
-    )
-    attempt = found.get(own.ATTEMPT)
+    kept: dict[str, Any] = {}
+    if (
+        own.BY_EXCHANGE in found
+        and found[own.BY_EXCHANGE] == found.get(own.QUEUE)
+        and found.get(own.EXCHANGE) == failed.exchange
+        and found.get(own.ROUTING_KEY) == failed.routing_key
+    ):
+        kept = {name: found[name] for name in (own.BY_EXCHANGE, own.ATTEMPT) if name in found}
     _start_anew(found)
+    found.update(kept)
     found[own.QUEUE] = failed.queue
-    if came_beside:
-        found[own.BY_EXCHANGE] = False
-        if attempt is not None:
-            found[own.ATTEMPT] = attempt
 
 
 def _start_anew(found: dict[str, Any]) -> None:

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import orjson
 
-from redrive.amqp import Delivery, Properties
+from redrive.amqp import Delivery, Properties, fields
 from redrive.amqp.encodings import encodings_of, undone
 from redrive.amqp.fields import Value, octets, text_of
-from redrive.amqp.ours import count_of
+from redrive.amqp.ours import came_by_exchange, count_of
 from redrive.consumer.signals import DeadLetter
 from redrive.domain import headers
 from redrive.domain.deaths import Death, read_deaths
@@ -23,6 +23,7 @@ from redrive.errors import MalformedData
 _HAS_CONTENT_ENCODING: Final = 0x40
 """In the first byte of properties, which says which of them there are."""
 _OURS: Final = b"redrive-"
+_BY_EXCHANGE: Final = octets(headers.BY_EXCHANGE)
 _MANY_DIGITS: Final = re.compile(rb"[0-9]{19}")
 
 
@@ -75,8 +76,12 @@ class Message:
 
     @property
     def retry_count(self) -> int:
-        """Retries made so far in this queue: 0 at the first delivery, on every kind of broker."""
-        return count_of(self._own(headers.ATTEMPT))
+        """Retries made so far in this queue: 0 at the first delivery, on every kind of broker. Of a
+        copy that another queue's retry brought by their exchange, the retries of that one, too."""
+        attempt = self._own(headers.ATTEMPT)
+        if attempt is None and self._came_by_exchange():
+            attempt = self._opened().header_field(headers.ATTEMPT)
+        return count_of(attempt)
 
     @property
     def first_failed_at(self) -> datetime | None:
@@ -195,6 +200,19 @@ class Message:
         found = self._opened().header_field(name)
         noted = text_of(self._opened().header_field(headers.QUEUE))
         return found if noted is None or octets(noted) == octets(self._queue) else None
+
+    def _came_by_exchange(self) -> bool:
+        """Whether the queue that is noted had this copy sent, by the exchange of both."""
+        if _BY_EXCHANGE not in self._delivery.properties:
+            return False
+        names = (headers.QUEUE, headers.EXCHANGE, headers.ROUTING_KEY, headers.BY_EXCHANGE)
+        noted = ((octets(name), self._opened().header_field(name)) for name in names)
+        delivery = self._delivery
+        return came_by_exchange(
+            {name: field for name, field in noted if field is not None},
+            fields.longstr(octets(delivery.exchange)),
+            fields.longstr(octets(delivery.routing_key)),
+        )
 
 
 def misfit(message: Message, reason: str) -> DeadLetter:

@@ -10,8 +10,7 @@ A policy may send it by its exchange instead, and so goes what only its owner's 
 touch. A full queue refuses it there, and not for the others that the exchange has: they have it. So
 what was refused goes to its own queue alone from then on (`redrive-refused`); by the exchange only
 if that cannot be, and refused once more, to the dead letter queue. A copy that failed in another
-queue of the exchange goes to that one alone (`redrive-by-exchange`), and never by the exchange: two
-queues that fail alike would have them multiply without end. For a while, others that are to
+queue of the exchange goes to that one alone (see `by_exchange.py`). For a while, others that are to
 go by that exchange go to their own queues too. Nothing goes back by an exchange of Redrive's own,
 whatever its headers say: it would come round to here. What is for an exchange that is gone is dead;
 only while the return exchange, by which all go, is missing, it waits in the last tier: somebody
@@ -28,7 +27,6 @@ from typing import Final, NamedTuple
 
 from redrive.amqp import Delivery, Properties, Publish, Refused, Returned, fields
 from redrive.amqp.fields import octets, text_of
-from redrive.amqp.ours import SENT_BY_EXCHANGE, TO_ITS_QUEUE_ALONE
 from redrive.amqp.republish import Draft, marked_redelivered
 from redrive.broker.ladder import next_rung, rung_name
 from redrive.broker.topology import return_key
@@ -36,6 +34,7 @@ from redrive.domain import headers
 from redrive.domain.policy import PolicyBook
 from redrive.domain.retry import Dead
 from redrive.work.avoided import Avoided
+from redrive.work.by_exchange import came_beside, not_by, sent_by_exchange
 from redrive.work.dead_letters import DeadLetters, Parks, Route
 from redrive.work.mover import Instruction, Park, Stay
 from redrive.work.retry_plan import Policies, RetryNames
@@ -114,10 +113,11 @@ class ReturnPlan:
                 return _OnTheLadder(_DEFAULT_EXCHANGE, rung, properties, delivery.body)
             del ours[_NOT_BEFORE]
         if not way.bcc:
-            alone = _REFUSED in ours or ours.get(_BY_EXCHANGE) == TO_ITS_QUEUE_ALONE
-            way = self._past_what_is_full(way, names[0], alone=alone)
+            queue = names[0] or b""  # or there were no way
+            alone = _REFUSED in ours or ours.get(_BY_EXCHANGE, queue) != queue
+            way = self._past_what_is_full(way, queue, alone=alone)
             if not way.bcc:
-                ours[_BY_EXCHANGE] = SENT_BY_EXCHANGE
+                ours[_BY_EXCHANGE] = queue
         properties = draft.seal(keep_deaths=False, only_on_the_way=way.bcc)
         back = Publish(*way.route, properties, delivery.body)
         return self._unless_gone(back) if self._avoided else back
@@ -223,8 +223,8 @@ class ReturnPlan:
         assert way is not None  # or it would not have been sent up the ladder
         if not way.bcc:
             was_refused = properties.header_field(headers.REFUSED) is not None
-            way = self._past_what_is_full(way, queue, alone=was_refused or _goes_alone(properties))
-        put = {"BCC": way.bcc[len(_BCC) :]} if way.bcc else {headers.BY_EXCHANGE: SENT_BY_EXCHANGE}
+            way = self._past_what_is_full(way, queue, alone=was_refused or came_beside(properties))
+        put = {"BCC": way.bcc[len(_BCC) :]} if way.bcc else {headers.BY_EXCHANGE: queue or b""}
         raw = properties.with_headers(put, remove=(headers.NOT_BEFORE,)).raw
         return self._unless_gone(Publish(*way.route, raw, sent.body))
 
@@ -242,13 +242,11 @@ class ReturnPlan:
             return _SecondTry(sent.exchange, sent.routing_key, sent.properties, sent.body)
         # A queue that only its owner's connection may touch: by the way it came.
         by = _text(properties, headers.EXCHANGE)
-        if _goes_alone(properties):
-            reason = f"its queue cannot be bound, and exchange {by!r} brought it for another one"
-            return self._dead(sent, reason)
-        put = {headers.BY_EXCHANGE: SENT_BY_EXCHANGE}
-        raw = properties.with_headers(put, remove=("BCC",)).raw
         if self._names.leads_here(by, sent.routing_key):
             return self._dead(sent, f"its queue cannot be bound, and exchange {by!r} leads here")
+        raw = await sent_by_exchange(properties, self._path)
+        if raw is None:
+            return self._dead(sent, not_by(by))
         return self._unless_gone(_SecondTry(by, sent.routing_key, raw, sent.body))
 
     def _may_go_by_exchange(self, key: str) -> bool:
@@ -271,10 +269,6 @@ def _not_taken(exchange: str, outcome: Returned) -> str:
 def _sent_by(route: Route, properties: Properties, body: bytes) -> Publish:
     raw = properties.with_headers({}, remove=("BCC",)).raw
     return Publish(route.exchange, route.routing_key, raw, body)
-
-
-def _goes_alone(properties: Properties) -> bool:
-    return properties.header_field(headers.BY_EXCHANGE) == TO_ITS_QUEUE_ALONE
 
 
 def _text(properties: Properties, name: str) -> str:

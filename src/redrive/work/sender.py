@@ -46,12 +46,14 @@ from redrive.domain.letter import Claim, Head, Letter, Result
 from redrive.domain.texts import storable
 from redrive.errors import (
     BrokerError,
+    CannotConnect,
     ChannelClosed,
     ConnectionLost,
     RedriveError,
     Unpublishable,
 )
 from redrive.tally import Tally
+from redrive.work.by_exchange import not_by, sent_by_exchange
 from redrive.work.dead_letters import trouble
 from redrive.work.noting import Notes
 from redrive.work.return_path import Down, ReturnPath, Unreachable
@@ -61,6 +63,7 @@ _GENERATION: Final = octets(headers.GENERATION)
 _QUEUE: Final = octets(headers.QUEUE)
 _EXCHANGE: Final = octets(headers.EXCHANGE)
 _ROUTING_KEY: Final = octets(headers.ROUTING_KEY)
+_BY_EXCHANGE: Final = octets(headers.BY_EXCHANGE)
 _USER_ID: Final = octets(headers.USER_ID)
 _OF_EARLIER_FAILURES: Final = tuple(
     map(
@@ -71,7 +74,6 @@ _OF_EARLIER_FAILURES: Final = tuple(
             headers.ERROR_STACK,
             headers.ATTEMPT,
             headers.REFUSED,
-            headers.BY_EXCHANGE,
         ),
     )
 )
@@ -93,8 +95,9 @@ class Sent:
     passing: bool = False
     """Whether what refused it will pass: a queue that is full, or down."""
     unwritten: bool = False
-    """Whether it was refused because a connection was gone, and it is certain that no queue has it:
-    nothing of it was written, or it was returned and its queue could not be looked for."""
+    """Whether it was refused because the connection was gone before anything of it was written."""
+    cut_off: bool = False
+    """Whether it was returned, and the connection lost by which its queue was looked for."""
     no_way: bool = False
     """Whether it was refused because the return exchange is missing, by which all go to a queue."""
 
@@ -211,6 +214,7 @@ class Sender:
         if claim.queue is None:
             # Nobody knows where it will fail: what is noted of another queue would mislead.
             ours.pop(_QUEUE, None)
+            ours.pop(_BY_EXCHANGE, None)
         else:
             ours[_QUEUE], bcc = _way_to(claim.queue)
         own = text_of(ours.get(_USER_ID)) == user
@@ -310,31 +314,25 @@ class Sender:
 
     async def _find_queue(self, sending: _Sending, queue: str) -> Sent | _Sending:
         """Nothing is bound for it: look for its queue, bind it, and send once more."""
+        claim, exchange, raw = sending.claim, sending.exchange, sending.properties
         try:
-            bindable = await self._path.restore(queue)
-        except Unreachable as error:
+            if not await self._path.restore(queue):
+                # Only its owner's connection may touch it: by the way it came.
+                exchange = sending.by_exchange
+                by_exchange = await sent_by_exchange(Properties.read(raw), self._path)
+                if by_exchange is None:
+                    return Sent(claim=claim, result=Result.REFUSED, reason=not_by(exchange))
+                raw = by_exchange
+        except (BrokerError, Unreachable) as error:
             return Sent(
-                claim=sending.claim,
+                claim=claim,
                 result=Result.REFUSED,
                 reason=str(error),
-                passing=isinstance(error, Down),
+                passing=isinstance(error, BrokerError | Down),
+                cut_off=isinstance(error, ConnectionLost | CannotConnect),
             )
-        except BrokerError as error:
-            return Sent(
-                claim=sending.claim,
-                result=Result.REFUSED,
-                reason=str(error),
-                passing=True,
-                unwritten=True,
-            )
-        if bindable:
-            again = _Sending(
-                sending.exchange, sending.routing_key, sending.properties, sending.body
-            )
-        else:  # only its owner's connection may touch it: by the way it came
-            raw = Properties.read(sending.properties).with_headers({}, remove=("BCC",)).raw
-            again = _Sending(sending.by_exchange, sending.routing_key, raw, sending.body)
-        again.claim, again.by_exchange = sending.claim, sending.by_exchange
+        again = _Sending(exchange, sending.routing_key, raw, sending.body)
+        again.claim, again.by_exchange = claim, sending.by_exchange
         again.tries = sending.tries + 1
         return again
 

@@ -14,6 +14,7 @@ from typing import Final
 from redrive.amqp import Delivery, Properties, Publish, Refused, Returned, fields
 from redrive.amqp.fields import octets
 from redrive.broker.topology import return_key
+from redrive.work.by_exchange import not_by, sent_by_exchange
 from redrive.work.dead_letters import trouble
 from redrive.work.failed_message import MessageReader
 from redrive.work.mover import Hold
@@ -100,7 +101,9 @@ class ToOrigin:
             return self._refuse(sent.queue, str(error))
         again = _Return(sent.exchange, sent.routing_key, sent.properties, sent.body)
         if not bindable:  # only its owner's connection may touch it: by the way it came
-            raw = Properties.read(sent.properties).with_headers({}, remove=("BCC",)).raw
+            raw = await sent_by_exchange(Properties.read(sent.properties), self._path)
+            if raw is None:
+                return Hold(not_by(sent.by_exchange))
             again = _Return(sent.by_exchange, sent.routing_key, raw, sent.body)
         again.queue, again.by_exchange, again.tries = sent.queue, sent.by_exchange, sent.tries + 1
         return again

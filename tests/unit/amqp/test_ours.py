@@ -6,7 +6,7 @@ import pytest
 
 from redrive.amqp import fields
 from redrive.amqp.fields import octets
-from redrive.amqp.ours import SENT_BY_EXCHANGE, TO_ITS_QUEUE_ALONE, move_on
+from redrive.amqp.ours import move_on
 from redrive.domain import headers
 
 S = fields.longstr
@@ -22,25 +22,25 @@ def noted(**changes: bytes) -> dict[bytes, bytes]:
         octets(headers.EXCHANGE): S("work"),
         octets(headers.ROUTING_KEY): S("k"),
         ATTEMPT: fields.int32(2),
-        BY_EXCHANGE: SENT_BY_EXCHANGE,
+        BY_EXCHANGE: S("one"),
     }
     return ours | {octets(f"redrive-{name}".replace("_", "-")): x for name, x in changes.items()}
 
 
-def test_a_copy_that_came_beside_counts_on_and_goes_to_its_own_queue_alone() -> None:
+def test_a_copy_that_came_beside_counts_on_and_says_for_whom_it_came() -> None:
     ours = noted()
     move_on(ours, S("two"), S("work"), S("k"))
     assert ours == {
         QUEUE: S("two"),
         ATTEMPT: fields.int32(2),
-        BY_EXCHANGE: TO_ITS_QUEUE_ALONE,
+        BY_EXCHANGE: S("one"),
     }
 
 
 @pytest.mark.parametrize(
     "ours",
     [
-        noted(by_exchange=TO_ITS_QUEUE_ALONE),
+        noted(by_exchange=S("zero")),
         noted(exchange=S("other")),
         noted(routing_key=S("other")),
     ],

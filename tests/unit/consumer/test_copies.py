@@ -94,6 +94,21 @@ def test_what_was_noted_in_another_queue_starts_anew() -> None:
     assert Receipts("r", "q").of(delivery(noted)) is None
 
 
+def test_a_copy_that_another_queues_retry_brought_counts_on() -> None:
+    noted = {
+        headers.QUEUE: fields.longstr("other"),
+        headers.EXCHANGE: fields.longstr("shop"),
+        headers.ROUTING_KEY: fields.longstr("order.created"),
+        headers.ATTEMPT: fields.int32(2),
+        headers.BY_EXCHANGE: fields.longstr("other"),
+    }
+    assert Message(delivery(noted), "q", "/").retry_count == 2
+    properties = Properties.read(COPIES.again(delivery(noted)).properties)
+    assert properties.header(headers.QUEUE) == "q"
+    assert properties.header(headers.ATTEMPT) == 2
+    assert properties.header(headers.BY_EXCHANGE) == "other"
+
+
 def test_a_crash_is_remembered_until_the_message_is_dead() -> None:
     crashed = Failure(error_type=CRASH, reason="ended")
     _, once = sent_for(Retried(crashed, 1, 1))

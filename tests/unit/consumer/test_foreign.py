@@ -64,12 +64,12 @@ def test_a_copy_that_came_beside_another_queues_counts_on_and_goes_to_its_own_qu
         headers.EXCHANGE: "",
         headers.ROUTING_KEY: "q",
         headers.ATTEMPT: 2,
-        headers.BY_EXCHANGE: True,
+        headers.BY_EXCHANGE: "before",
     }
     sent = forward(failed(**noted), ValueError("no"), retries=3, settings=SETTINGS)
     assert sent.headers[headers.QUEUE] == "q"
     assert sent.headers[headers.ATTEMPT] == 3
-    assert sent.headers[headers.BY_EXCHANGE] is False
+    assert sent.headers[headers.BY_EXCHANGE] == "before"
 
 
 def size(found: dict[str, Any]) -> int:

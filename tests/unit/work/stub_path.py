@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from redrive.amqp import Connection
-from redrive.work.return_path import ReturnPath
+from redrive.work.return_path import ReturnPath, Unreachable
 
 
 class StubPath(ReturnPath):
@@ -16,10 +16,14 @@ class StubPath(ReturnPath):
         self._answer = answer
         self.asked: list[str] = []
         self.exchanges = True
+        self.gone: set[str] = set()
 
     async def restore(self, queue: str) -> bool:
         self.asked.append(queue)
         return self._answer()
+
+    async def look(self, queue: str) -> Unreachable | None:
+        return Unreachable(f"its queue {queue!r} is gone") if queue in self.gone else None
 
     async def has_exchange(self, exchange: str) -> bool:
         self.asked.append(exchange)

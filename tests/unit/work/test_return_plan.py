@@ -260,7 +260,7 @@ async def test_what_was_refused_and_cannot_be_bound_goes_by_its_exchange_once_mo
 def came_beside() -> Delivery:
     """One that failed in a queue to which it came because another one had it sent back."""
     message = delivery()
-    alone = {headers.BY_EXCHANGE: fields.boolean(False)}
+    alone = {headers.BY_EXCHANGE: fields.longstr("other")}
     message.properties = Properties.read(message.properties).with_headers(alone).raw
     return message
 
@@ -269,7 +269,7 @@ def test_what_goes_back_by_its_exchange_says_so() -> None:
     sent = by_exchange(StubPath(lambda: True)).decide(delivery(), "guest")
     assert isinstance(sent, Publish)
     assert sent.exchange == "work"
-    assert Properties.read(sent.properties).header(headers.BY_EXCHANGE) is True
+    assert Properties.read(sent.properties).header(headers.BY_EXCHANGE) == "orders"
 
 
 def test_what_came_to_its_queue_beside_another_goes_back_there_alone() -> None:
@@ -286,10 +286,18 @@ async def test_what_came_beside_another_to_a_queue_that_cannot_be_bound_is_dead(
     assert reason == "its queue cannot be bound, and exchange 'work' brought it for another one"
 
 
+async def test_what_came_for_a_queue_that_is_gone_goes_by_its_exchange_for_its_own() -> None:
+    path = StubPath(lambda: False)
+    path.gone = {"other"}
+    sent = await returned(path, came_beside())
+    assert sent.exchange == "work"
+    assert Properties.read(sent.properties).header(headers.BY_EXCHANGE) == "orders"
+
+
 async def test_what_only_its_exchange_can_bring_back_says_that_it_did() -> None:
     sent = await returned(StubPath(lambda: False), delivery())
     assert sent.exchange == "work"
-    assert Properties.read(sent.properties).header(headers.BY_EXCHANGE) is True
+    assert Properties.read(sent.properties).header(headers.BY_EXCHANGE) == "orders"
 
 
 def test_ways_back_that_are_remembered_are_bounded() -> None:
