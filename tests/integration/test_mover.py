@@ -243,9 +243,12 @@ async def test_what_was_confirmed_is_moved_once_although_the_publishing_connecti
     """Acks wait for the first message, which nobody has settled: lost is none of them."""
     monkeypatch.setattr(consumer_module, "_STRAGGLERS_AFTER", 600.0)
 
+    decided: list[str] = []
+
     class TheFirstStays(MoveTo):
         def decide(self, delivery: Delivery, user: str) -> Instruction:
             publishes = super().decide(delivery, user)
+            decided.append(identity(delivery))
             if identity(delivery) == "0":
                 return Stay("not today", wait=timedelta(hours=1))
             return publishes
@@ -257,14 +260,13 @@ async def test_what_was_confirmed_is_moved_once_although_the_publishing_connecti
         return await (through if "publish" in name else straight)(name)
 
     await lay_out(vhost.url, kind)
-    await publish(vhost.url, map(message, numbered(10)))
-    plan = TheFirstStays()
-    async with moving(connect_by, plan) as running:
-        await eventually_async(lambda: running.moved == 9)
+    await publish(vhost.url, map(message, numbered(500)))
+    async with moving(connect_by, TheFirstStays()) as running:
+        await eventually_async(lambda: running.moved == 499)
         way.cut()
-        await eventually_async(lambda: len(plan.decided) > 10)
-    assert identities(plan.decided[10:]) == ["0"]
-    assert identities(await take_all(vhost.url, TARGET)) == numbered(9, first=1)
+        await eventually_async(lambda: len(decided) > 500)
+    assert decided[500:] == ["0"]
+    assert identities(await take_all(vhost.url, TARGET)) == numbered(499, first=1)
 
 
 # -- parking --------------------------------------------------------------------------------------

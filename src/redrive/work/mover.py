@@ -33,7 +33,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from redrive.amqp import Budget, Connection, Delivery, Publish, Refused, Returned
+from redrive.amqp import Budget, Delivery, Publish, Refused, Returned
 from redrive.amqp.confirms import CONFIRMED
 from redrive.amqp.lane import Connect, Lane, LaneOutcome, Poison
 from redrive.amqp.supervision import supervise
@@ -48,6 +48,8 @@ _BREATH: Final = 1 << 18
 """Bytes published between two looks at whether the broker still takes them."""
 _ANY: Final = 1 << 62
 _ASK_AGAIN: Final = timedelta(seconds=15)
+_LAST_ACKS: Final = 5.0
+"""Seconds for the acks of a session that is lost otherwise."""
 """Between two questions whether what may not be rejected now may be by then."""
 
 
@@ -235,13 +237,12 @@ class Mover:
             try:
                 await self._move(consumers, lane)
             except BrokerError:
-                await _ack_first(consumers, source)
+                self._meter.left_in_doubt(lane.unanswered)
+                if source.is_open:  # or what is not acked is void
+                    await self._ack_first(consumers)
                 raise
             await lane.close()
             await source.close()
-        except BrokerError:
-            self._meter.left_in_doubt(lane.unanswered)
-            raise
         finally:
             lane.abort()
             source.abort()
@@ -264,14 +265,12 @@ class Mover:
         except BaseExceptionGroup as group:
             raise the_reason(group) from group
 
-
-async def _ack_first(consumers: Succession, source: Connection) -> None:
-    """Ack what was confirmed before a session ends that lost something else than its source, which
-    is then closed in good order. Acks that wait for others would be forgotten with the connection,
-    and their messages moved a second time."""
-    if source.is_open:
-        consumers.flush(everything=True)
-        await source.close()
+    async def _ack_first(self, consumers: Succession) -> None:
+        """Ack what was confirmed before a session ends that lost something else than its source.
+        Acks that wait for others would be forgotten, and their messages moved a second time."""
+        with contextlib.suppress(BrokerError, TimeoutError):
+            async with asyncio.timeout(_LAST_ACKS):
+                await consumers.end()
 
 
 class MoverSession:

@@ -22,11 +22,16 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict, deque
 from dataclasses import dataclass
+from typing import Final
 
 import structlog
 
 from redrive.amqp import Budget, Channel, Connection, Consumer, Delivery, strain
 from redrive.amqp.strain import Fit
+
+_PASSED_ON: Final = 1.0
+"""Seconds after which a channel has passed on its answers to a quorum queue. One that is closed at
+once may forget some."""
 
 
 @dataclass(slots=True)
@@ -108,8 +113,7 @@ class Succession:
     async def _part_with_former(self) -> None:
         """Have those of which nothing is in hand give back what they dropped.
 
-        Their channels are closed one look later. One that is closed at once may forget answers that
-        it has not passed on to a quorum queue yet.
+        Their channels are closed one look later, see `_PASSED_ON`.
         """
         if not self._former:
             return
@@ -178,6 +182,13 @@ class Succession:
     async def cancel(self) -> None:
         async with self._changing:
             await self._current.cancel()
+
+    async def end(self) -> None:
+        """Take nothing more, and ack all that may be, before the connection is given up. What is
+        not acked then, the broker delivers again."""
+        await self._current.cancel()
+        self.flush(everything=True)
+        await asyncio.sleep(_PASSED_ON)
 
     async def give_back(self) -> None:
         for each in self._former:
