@@ -66,7 +66,9 @@ async def measure(store: Store, engine: str, few: int, many: int) -> Reading:
 
 async def fill(store: Store, first: int, last: int) -> None:
     """Letters as the collector makes them, in bulk."""
-    understanding = Understanding("/", describe(TopologySettings()).queue_names(), "dlq-queue")
+    understanding = Understanding(
+        "/", describe(TopologySettings()).queue_names(), {"dlq-queue", "redrive-receipts"}
+    )
     state = SystemState(0.1, 0.2)
     for begin in range(first, last, _BATCH):
         now, draw = utc_now(), random.getrandbits

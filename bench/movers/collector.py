@@ -32,7 +32,7 @@ async def collect(url: str, queue: str, store_url: str, stop: asyncio.Event) -> 
     collector = Collector(
         queue,
         store.letters,
-        Understanding("/", own, "dlq-queue"),
+        Understanding("/", own, {"dlq-queue", "redrive-receipts"}),
         connect=lambda name: connect(addresses, name=name),
         limits=Limits(prefetch=PREFETCH),
     )

@@ -135,8 +135,9 @@ def understanding(settings: Settings) -> Understanding:
     from redrive.broker.own_queues import own_queues  # noqa: PLC0415
     from redrive.work.understand import Understanding  # noqa: PLC0415
 
-    own = own_queues(settings.topology, settings.queue)
-    return Understanding(addresses(settings)[0].vhost, own, settings.topology.names.dlq_queue)
+    own, names = own_queues(settings.topology, settings.queue), settings.topology.names
+    ends = {names.dlq_queue, names.receipts_queue}
+    return Understanding(addresses(settings)[0].vhost, own, ends)
 
 
 @contextmanager

@@ -348,7 +348,7 @@ async def test_two_collectors_of_one_queue_store_no_message_twice(
 
 
 def made_by(vhost: Vhost, store: Store) -> Callable[[str], Collector]:
-    understanding = Understanding(vhost.name, OWN, "dlq-queue")
+    understanding = Understanding(vhost.name, OWN, {"dlq-queue", "redrive-receipts"})
 
     def make(queue: str) -> Collector:
         return Collector(queue, store.letters, understanding, connect=connector(vhost.url))

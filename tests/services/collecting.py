@@ -120,7 +120,7 @@ async def collecting(
 ) -> AsyncIterator[Collecting]:
     """A collector for each queue that runs until the block ends, and then stops in good order."""
     by = connector(connect_by) if isinstance(connect_by, str) else connect_by
-    understanding = Understanding("/", OWN, "dlq-queue")
+    understanding = Understanding("/", OWN, {"dlq-queue", "redrive-receipts"})
     running = Collecting(
         [
             Collector(queue, letters, understanding, connect=by, limits=limits, events=events)

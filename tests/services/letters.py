@@ -29,7 +29,7 @@ STATE = SystemState(0.25, 0.5)
 
 _numbers = itertools.count(1)
 _random = random.Random(20260211)
-understanding = Understanding("/", OWN, "dlq-queue")
+understanding = Understanding("/", OWN, {"dlq-queue", "redrive-receipts"})
 
 
 def death(

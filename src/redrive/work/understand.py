@@ -92,10 +92,11 @@ def _number(field: bytes) -> fields.Value:
 class Understanding:
     """Reads dead messages of one vhost."""
 
-    def __init__(self, vhost: str, own_queues: Container[str], dlq_queue: str) -> None:
+    def __init__(self, vhost: str, own_queues: Container[str], ends: Container[str]) -> None:
+        """`ends` are those of its own queues in which nothing is published again."""
         self._vhost = vhost
         self._own_queues = own_queues
-        self._dlq_queue = dlq_queue
+        self._ends = ends
         self._sections = SectionReader(frozenset({*_READ, _X_DEATH, _DEATHS}))
         self._deaths = DeathReader()
 
@@ -197,11 +198,11 @@ class Understanding:
         )
 
     def _was_parked(self, fresh: list[Death]) -> bool:
-        """Whether Redrive rejected it, which it does only to what it cannot publish again. In the
-        dead letter queue it rejects nothing; others may."""
+        """Whether Redrive rejected it because it could not publish it again. In the dead letter
+        queue it rejects nothing, others may; and of receipts what is none."""
         if not fresh or fresh[0].reason != "rejected":
             return False
-        return fresh[0].queue != self._dlq_queue and fresh[0].queue in self._own_queues
+        return fresh[0].queue in self._own_queues and fresh[0].queue not in self._ends
 
     def _id_of_a_parked(self, envelope: Envelope, fresh: list[Death]) -> str | None:
         """Of a message that the retrier could not publish again, and so could not give an id: one

@@ -81,7 +81,7 @@ any_section = st.one_of(
 
 
 def understood(section: bytes, body: bytes = b"", **names: str) -> Arrival:
-    reader = Understanding("/", OWN, "dlq-queue")
+    reader = Understanding("/", OWN, {"dlq-queue", "redrive-receipts"})
     delivery = Delivery(
         1, False, names.get("exchange", "dlx"), names.get("routing_key", "key"), section, body
     )
@@ -307,8 +307,9 @@ def test_that_a_message_was_parked_is_said_also_after_the_longest_reason() -> No
     assert len(letter.error_reason.encode()) <= MAX_REASON
 
 
-def test_what_somebody_rejected_in_the_dead_letter_queue_was_not_parked() -> None:
-    deaths = fields.array([death("dlq-queue", at=-1), death("orders", at=-2)])
+@pytest.mark.parametrize("queue", ["dlq-queue", "redrive-receipts"])
+def test_what_was_rejected_where_nothing_is_published_again_was_not_parked(queue: str) -> None:
+    deaths = fields.array([death(queue, at=-1), death("orders", at=-2)])
     assert "parked" not in arrival(headers={"x-death": deaths}).letter.error_reason
 
 
