@@ -1,7 +1,7 @@
 """`redrive replay --dry-run`: what would go where, and whether it would be taken there.
 
-Guarantees: reads only. The exit code is that of the replay, if nothing changes until then: 1 if
-some letters would not be taken or are left to a person, or none would be sent, 3 if there are none.
+Guarantees: reads only. Exit 1 if some letters would not be taken now without harm, or are left to a
+person, or none would be sent; 3 if there are none.
 """
 
 from __future__ import annotations
