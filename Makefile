@@ -20,9 +20,9 @@ setup: ## Make .venv, with the redrive command in it, and install what the syste
 demo: setup ## Show Redrive at work on a private broker (CLUSTER=3: on three nodes)
 	@$(BIN)/redrive demo $(if $(CLUSTER),--cluster $(CLUSTER))
 
-# Three at a time: most tests wait for a broker, on two cores too. Each worker has servers of its own.
+# Four at a time: most tests wait for a broker, on two cores too. Each worker has servers of its own.
 test: static ## Everything, on real RabbitMQ and PostgreSQL; large figures at a hundredth
-	$(PYTEST) --numprocesses 3 --dist worksteal $(ARGS)
+	$(PYTEST) --numprocesses 4 --dist worksteal $(ARGS)
 
 soak: setup ## The large figures in full; takes hours (ARGS="-k word" chooses)
 	REDRIVE_SOAK=full $(PYTEST) -m soak -rP --timeout=10800 -o faulthandler_timeout=0 $(ARGS)
