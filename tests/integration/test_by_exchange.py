@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from redrive.amqp import Consumer, Delivery, Properties, Publish, fields
+from redrive.amqp import Channel, Consumer, Delivery, Properties, Publish, fields
 from redrive.domain import headers
 from redrive.domain.letter import Claim, Result
 from redrive.domain.policy import Policy
@@ -136,6 +136,27 @@ async def test_a_letter_whose_queue_could_not_be_looked_for_is_known_to_be_in_no
     result = await sent(vhost, "one")
     assert (result.result, result.passing, result.cut_off) == (Result.REFUSED, True, True)
     assert not result.unwritten  # a replay would take it for its own connection
+
+
+async def test_many_copies_that_came_beside_ask_once_for_the_queue_that_they_came_for(
+    vhost: Vhost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    inspect = Channel.inspect_queue
+
+    async def inspected(channel: Channel, name: str) -> Any:
+        asked.append(name)
+        return await inspect(channel, name)
+
+    monkeypatch.setattr(Channel, "inspect_queue", inspected)
+    path = ReturnPath("redrive-return", connector(vhost.url))
+    try:
+        async with exclusive(vhost.url, "one"):
+            answers = await asyncio.gather(*(path.look("one") for _ in range(1000)))
+    finally:
+        path.abort()
+    assert set(answers) == {None}
+    assert len(asked) <= 3  # an answer holds for a second
 
 
 @pytest.fixture

@@ -24,8 +24,8 @@ def came_beside(properties: Properties) -> bool:
 
 
 async def sent_by_exchange(properties: Properties, path: ReturnPath) -> bytes | None:
-    """The properties with which it goes back by its exchange; None if it may not. Raises
-    `BrokerError`."""
+    """The properties with which it goes back by its exchange; None if it may not. Raises `Down`
+    while nobody can tell, and `BrokerError`."""
     if came_beside(properties) and not await _is_gone(properties, path):
         return None
     queue = properties.header_field(headers.QUEUE) or fields.longstr("")
@@ -34,7 +34,9 @@ async def sent_by_exchange(properties: Properties, path: ReturnPath) -> bytes | 
 
 async def _is_gone(properties: Properties, path: ReturnPath) -> bool:
     why = await path.look(fields.text_of(properties.header_field(headers.BY_EXCHANGE)) or "")
-    return why is not None and not isinstance(why, Down)
+    if isinstance(why, Down):
+        raise why
+    return why is not None
 
 
 def not_by(exchange: str) -> str:

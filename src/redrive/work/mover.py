@@ -44,12 +44,12 @@ from redrive.work.succession import Succession
 
 log = structlog.get_logger()
 
+_LAST_ACKS: Final = 5.0
+"""Seconds for the acks of a session that is lost otherwise."""
 _BREATH: Final = 1 << 18
 """Bytes published between two looks at whether the broker still takes them."""
 _ANY: Final = 1 << 62
 _ASK_AGAIN: Final = timedelta(seconds=15)
-_LAST_ACKS: Final = 5.0
-"""Seconds for the acks of a session that is lost otherwise."""
 """Between two questions whether what may not be rejected now may be by then."""
 
 

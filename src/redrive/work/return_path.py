@@ -60,23 +60,13 @@ class ReturnPath:
         self._connect = connect
         self._connection: Connection | None = None
         self._lock = asyncio.Lock()
-        self._answers: dict[str, tuple[float, bool | Unreachable]] = {}
+        self._answers: dict[tuple[str, bool], tuple[float, bool | Unreachable]] = {}
         self._exchange_is_missing = False  # and that was said
         self._said_forbidden: dict[str, float] = {}  # when
 
     async def restore(self, queue: str) -> bool:
         """Bind a queue again. False if only its owner may; `Unreachable` if it cannot be had."""
-        loop = asyncio.get_running_loop()
-        async with self._lock:
-            at, answer = self._answers.get(queue, (float("-inf"), False))
-            if loop.time() - at > _REMEMBERED:
-                answer = await self._ask(queue)
-                self._answers = {
-                    name: known
-                    for name, known in self._answers.items()
-                    if loop.time() - known[0] <= _REMEMBERED
-                }
-                self._answers[queue] = (loop.time(), answer)
+        answer = await self._answer(queue, bind=True)
         if isinstance(answer, Unreachable):
             raise answer
         return answer
@@ -99,10 +89,25 @@ class ReturnPath:
 
     async def look(self, queue: str) -> Unreachable | None:
         """Why a queue cannot be had, without binding it; None if it can, as far as is known."""
-        answer = await self._ask(queue, bind=False)
+        answer = await self._answer(queue, bind=False)
         return answer if isinstance(answer, Unreachable) else None
 
-    async def _ask(self, queue: str, *, bind: bool = True) -> bool | Unreachable:
+    async def _answer(self, queue: str, *, bind: bool) -> bool | Unreachable:
+        """The answer of a moment ago, or a new one."""
+        loop = asyncio.get_running_loop()
+        async with self._lock:
+            at, answer = self._answers.get((queue, bind), (float("-inf"), False))
+            if loop.time() - at > _REMEMBERED:
+                answer = await self._ask(queue, bind=bind)
+                self._answers = {
+                    asked: known
+                    for asked, known in self._answers.items()
+                    if loop.time() - known[0] <= _REMEMBERED
+                }
+                self._answers[queue, bind] = (loop.time(), answer)
+        return answer
+
+    async def _ask(self, queue: str, *, bind: bool) -> bool | Unreachable:
         if not can_exist(queue):
             return Unreachable(f"its queue {queue!r} cannot exist: a name is 1 to 255 bytes UTF-8")
         spare = SpareChannel(await self._connected())

@@ -240,11 +240,17 @@ class ReturnPlan:
             bindable = False
         if bindable:
             return _SecondTry(sent.exchange, sent.routing_key, sent.properties, sent.body)
-        # A queue that only its owner's connection may touch: by the way it came.
+        return await self._by_exchange(sent, properties)
+
+    async def _by_exchange(self, sent: Publish, properties: Properties) -> Instruction:
+        """By the way it came: only its owner's connection may touch its queue."""
         by = _text(properties, headers.EXCHANGE)
         if self._names.leads_here(by, sent.routing_key):
             return self._dead(sent, f"its queue cannot be bound, and exchange {by!r} leads here")
-        raw = await sent_by_exchange(properties, self._path)
+        try:
+            raw = await sent_by_exchange(properties, self._path)
+        except Down:
+            return self._wait_again(sent, properties)
         if raw is None:
             return self._dead(sent, not_by(by))
         return self._unless_gone(_SecondTry(by, sent.routing_key, raw, sent.body))

@@ -101,7 +101,10 @@ class ToOrigin:
             return self._refuse(sent.queue, str(error))
         again = _Return(sent.exchange, sent.routing_key, sent.properties, sent.body)
         if not bindable:  # only its owner's connection may touch it: by the way it came
-            raw = await sent_by_exchange(Properties.read(sent.properties), self._path)
+            try:
+                raw = await sent_by_exchange(Properties.read(sent.properties), self._path)
+            except Unreachable as error:
+                return Hold(str(error))
             if raw is None:
                 return Hold(not_by(sent.by_exchange))
             again = _Return(sent.by_exchange, sent.routing_key, raw, sent.body)

@@ -13,17 +13,17 @@ class StubPath(ReturnPath):
 
     def __init__(self, answer: Callable[[], bool] = lambda: True) -> None:
         super().__init__("redrive-return", no_broker)
-        self._answer = answer
+        self._says = answer
         self.asked: list[str] = []
         self.exchanges = True
-        self.gone: set[str] = set()
+        self.seen: dict[str, Unreachable] = {}
 
     async def restore(self, queue: str) -> bool:
         self.asked.append(queue)
-        return self._answer()
+        return self._says()
 
     async def look(self, queue: str) -> Unreachable | None:
-        return Unreachable(f"its queue {queue!r} is gone") if queue in self.gone else None
+        return self.seen.get(queue)
 
     async def has_exchange(self, exchange: str) -> bool:
         self.asked.append(exchange)

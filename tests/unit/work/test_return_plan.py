@@ -288,10 +288,17 @@ async def test_what_came_beside_another_to_a_queue_that_cannot_be_bound_is_dead(
 
 async def test_what_came_for_a_queue_that_is_gone_goes_by_its_exchange_for_its_own() -> None:
     path = StubPath(lambda: False)
-    path.gone = {"other"}
+    path.seen["other"] = Unreachable("its queue 'other' is gone")
     sent = await returned(path, came_beside())
     assert sent.exchange == "work"
     assert Properties.read(sent.properties).header(headers.BY_EXCHANGE) == "orders"
+
+
+async def test_what_came_for_a_queue_that_is_down_waits_until_somebody_can_tell() -> None:
+    path = StubPath(lambda: False)
+    path.seen["other"] = Down("its queue 'other' is down")
+    again = await returned(path, came_beside())
+    assert (again.exchange, again.routing_key) == LAST_TIER
 
 
 async def test_what_only_its_exchange_can_bring_back_says_that_it_did() -> None:

@@ -139,9 +139,10 @@ async def test_a_worker_ends_while_the_return_exchange_is_missing() -> None:
     [
         ({"no_way": True}, State.PENDING, False),
         ({"unwritten": True}, State.PENDING, False),
+        ({"cut_off": True}, State.PENDING, False),
         ({}, State.FAILED, True),
     ],
-    ids=["a missing return exchange", "a lost connection", "a full queue"],
+    ids=["a missing return exchange", "lost before", "lost while its queue was sought", "full"],
 )
 def test_what_is_not_the_queues_is_no_revival_and_fails_no_letter(
     why: dict[str, bool], after: State, revival: bool
