@@ -23,7 +23,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
@@ -309,23 +309,16 @@ class PrivateCluster:
         remove_at_exit(self._folder)
         run, cookie = secrets.token_hex(4), secrets.token_hex(16)
         names = [f"redrive-{run}-{number}@localhost" for number in range(1, size + 1)]
-        config = [
-            extra_config.rstrip(),
-            "cluster_formation.peer_discovery_backend = classic_config",
-        ]
-        config += [
-            f"cluster_formation.classic_config.nodes.{i} = {n}" for i, n in enumerate(names, 1)
-        ]
         self._epmd = Epmd(Installation.find(root), self._folder)
         self.nodes = [
             PrivateNode(
                 root=root,
-                extra_config="\n".join(config),
+                extra_config=f"{extra_config.rstrip()}\n{_joining(names[:number])}",
                 name=name,
                 cookie=cookie,
                 epmd=self._epmd,
             )
-            for name in names
+            for number, name in enumerate(names, 1)
         ]
 
     def __iter__(self) -> Iterator[PrivateNode]:
@@ -343,8 +336,9 @@ class PrivateCluster:
     def start(self, timeout: float = BOOT_TIMEOUT) -> None:
         """Start the nodes one after another; `wait_ready` waits until they are one cluster.
 
-        Each serves before the next one starts: of three that initialise at once, now and then one
-        ends while it boots (3.10.8, on a busy machine).
+        Each serves before the next one starts, and knows only those before it: of three that
+        initialise at once, now and then one ends while it boots (3.10.8, on a busy machine), and
+        4.x waits for all that it knows.
         """
         for node in self.nodes:
             node.start()
@@ -399,6 +393,13 @@ class PrivateCluster:
             if node.running:
                 return node
         raise BrokerError("no node of the private cluster runs")
+
+
+def _joining(names: Sequence[str]) -> str:
+    """The lines of rabbitmq.conf by which a node joins those named, itself among them."""
+    lines = ["cluster_formation.peer_discovery_backend = classic_config"]
+    lines += [f"cluster_formation.classic_config.nodes.{i} = {n}" for i, n in enumerate(names, 1)]
+    return "\n".join(lines)
 
 
 _BASIC = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
