@@ -379,6 +379,31 @@ def test_delete_refuses_while_a_queue_holds_messages_unless_told(
     assert names(vhost) == set()
 
 
+def test_delete_refuses_while_a_tier_waits_for_its_messages_to_be_taken(
+    quorum: Redrive, vhost: Vhost
+) -> None:
+    """They are dead-lettered, and the exchange is gone: no count on the wire has them."""
+    quorum.settings += '[topology]\ntiers = ["100ms"]\n'
+    quorum("topology", "apply")
+    with channel(vhost) as ours:
+        ours.exchange_delete("retry-exchange-1")
+        ours.confirm_delivery()
+        ours.basic_publish("route-delay", "binding.k.1", b"precious", mandatory=True)
+
+    def waits() -> bool:
+        (tier,) = [each for each in listed(vhost, "queues") if each["name"] == "queue.delay.1"]
+        return bool(tier.get("messages_dlx"))
+
+    eventually(waits)
+    refused = quorum("topology", "delete", "--yes")
+    assert refused.code == 1
+    assert "1 of its messages are dead-lettered, and not taken yet" in refused.out
+    assert "queue.delay.1" in names(vhost)
+    doctor = quorum("doctor", "queue.delay.*")
+    assert doctor.code == 1
+    assert "1 message waits in the queue until there is a way" in doctor.out
+
+
 def test_delete_refuses_while_somebody_reads_a_queue(redrive: Redrive, vhost: Vhost) -> None:
     redrive("topology", "apply")
     before = names(vhost)

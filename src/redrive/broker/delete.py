@@ -4,6 +4,8 @@ Guarantees: users' own queues and exchanges stay, also those of the per-queue la
 otherwise, nothing at all is deleted while one of the queues holds messages, has a consumer, or a
 queue of the users still dead-letters into one of the exchanges: its dead messages would be dropped
 in silence. What differs from the description may be somebody else's: it stays unless it is named.
+Without the management API, nobody can tell what queues dead-letter into an exchange, nor how many
+messages a quorum queue is dead-lettering itself.
 
 A classic queue is deleted only if it is still empty and unused at that moment (if-empty,
 if-unused). Quorum queues know neither flag (any version closes the connection with 540), so their
@@ -78,6 +80,7 @@ async def delete(
     try:
         refused = [
             *(await _occupied(doomed, wire, permission)),
+            *(await _dead_lettering(doomed, management, permission)),
             *(await _depended_on(topology, doomed, management, permission)),
         ]
         if refused:
@@ -136,6 +139,22 @@ async def _occupation(queue: Queue, wire: SpareChannel, permission: Permission) 
     if messages and not permission.even_with_messages:
         return "1 message is in it" if messages == 1 else f"{messages} messages are in it"
     return ""
+
+
+async def _dead_lettering(
+    doomed: list[Exchange | Queue], management: Management | None, permission: Permission
+) -> list[Obstacle]:
+    """Queues with messages that are on their way elsewhere, and wait for it to take them. No count
+    on the wire has those; only the management API can tell."""
+    if management is None or permission.even_with_messages:
+        return []
+    queues = await management.queues("name", "messages_dlx")
+    held = {queue["name"]: queue.get("messages_dlx") or 0 for queue in queues}
+    return [
+        Obstacle(part, f"{held[part.name]} of its messages are dead-lettered, and not taken yet")
+        for part in doomed
+        if isinstance(part, Queue) and held.get(part.name)
+    ]
 
 
 async def _depended_on(

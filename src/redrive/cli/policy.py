@@ -63,7 +63,7 @@ def set_(
         bool | None, typer.Option(help="Also retry what expired in its queue.")
     ] = None,
 ) -> None:
-    """Add a policy to the database, or change it; options not given stay as they are."""
+    """Add a policy to the database, or change it; other options not given stay as they are."""
     problem = refusal(name, max_retries)
     if problem:
         raise typer.BadParameter(problem)

@@ -75,6 +75,14 @@ async def test_a_queue_that_is_gone_makes_the_message_dead() -> None:
     assert found.header(headers.ERROR_REASON) == "its queue 'orders' is gone"
 
 
+async def test_a_queue_that_the_broker_named_has_a_successor_when_it_is_gone() -> None:
+    again = await returned(StubPath(gone), delivery(b"amq.gen-abc"))
+    assert (again.exchange, again.routing_key) == ("work", "k")
+    found = Properties.read(again.properties)
+    assert found.header(headers.BY_EXCHANGE) == "amq.gen-abc"
+    assert found.header("BCC") is None
+
+
 @pytest.mark.parametrize("bindable", [True, False])
 async def test_a_queue_is_looked_for_by_its_very_bytes(bindable: bool) -> None:
     path = StubPath(lambda: bindable)

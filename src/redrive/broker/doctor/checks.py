@@ -22,6 +22,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     own.enrolled,
     own.permissions,
     dead_lettering.targets,
+    dead_lettering.own_without_a_way,
     dead_lettering.wedged_by_full_targets,
     dead_lettering.delivery_limits,
     dead_lettering.without_dead_letter_exchange,

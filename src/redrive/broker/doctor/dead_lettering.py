@@ -133,6 +133,22 @@ def targets(view: View, routes: Routes) -> Iterator[Finding]:
             yield _astray(view, queue, what, _way(view, queue, exchange, keys))
 
 
+def own_without_a_way(view: View, routes: Routes) -> Iterator[Finding]:
+    """Redrive's own queues that keep messages because the way on is missing. That it is, the check
+    of the topology says; this says where messages wait for it."""
+    for queue in view.queues.values():
+        exchange = queue.dead_letter_exchange
+        if queue.name not in view.own or exchange is None or not queue.dead_lettering:
+            continue
+        if not routes.exists(exchange):
+            what = f"The dead letter exchange {exchange!r} does not exist"
+        elif routes.lost_patterns(queue) or routes.lost_keys(queue):
+            what = f"The dead letter exchange {exchange!r} leads to no queue"
+        else:
+            continue
+        yield _astray(view, queue, what, (advice.APPLY,))
+
+
 def _by(keys: tuple[str, ...]) -> str:
     return "any key" if "#" in keys else f"the key {_shown(keys)}"
 
