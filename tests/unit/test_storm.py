@@ -119,6 +119,9 @@ def test_a_sending_that_counts_as_refused_was_in_no_queue() -> None:
 def test_a_duplicate_is_explained_by_a_fault_that_struck_whoever_held_the_message() -> None:
     twice = {"consumed": [TAKEN, replace(TAKEN, at=106.0)]}
     assert "no fault explains it" in accounts(**twice).problems[0]
+    settled = replace(HELD, safe=True)
+    (told,) = accounts(**twice, struck=[KILL], held=[settled]).problems
+    assert f"meanwhile: {KILL.fault.trouble.value} ({KILL.fault.target})" in told
     found = accounts(**twice, struck=[KILL], held=[HELD])
     assert [each.why for each in found.duplicates] == [Blame(KILL, "everything")]
     assert found.problems == []

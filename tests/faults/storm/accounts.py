@@ -15,7 +15,7 @@ although it was sent; and a copy that lies in a queue, since all had time to com
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -29,6 +29,8 @@ from tests.faults.storm.wiretap import THE_BROKER, Held, Life
 
 OWN_DEAD: Final = "dlq-queue"
 """What is collected from here has a redrive-id, so second copies are recognised."""
+_LONG_BEFORE: Final = 10.0
+"""Seconds before a message was first held: what struck then is told beside a duplicate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,8 @@ def settle_accounts(found: Found, digests: Callable[[Published], set[str]]) -> A
     if accounts.lost:
         accounts.problems.append(f"lost: {', '.join(accounts.lost[:20])}")
     accounts.problems += [
-        f"{each.identity} is there twice and no fault explains it: {each.how}; {_trail(each)}"
+        f"{each.identity} is there twice and no fault explains it: {each.how}; "
+        f"{_trail(each, accounts.found.struck)}"
         for each in accounts.duplicates
         if each.why is None
     ]
@@ -216,15 +219,24 @@ def _note_duplicates(
         accounts.duplicates.append(Duplicate(identity, f"{before.how}, {end.how}", why, held))
 
 
-def _trail(duplicate: Duplicate) -> str:
-    """Whose hands it went through, in seconds since the first."""
+def _trail(duplicate: Duplicate, struck: Iterable[Struck]) -> str:
+    """Whose hands it went through, and what struck meanwhile, in seconds since the first."""
     hands = sorted(duplicate.held, key=lambda each: each.since)
+    if not hands:
+        return "in the hands of: nobody"
+    first, last = hands[0].since, max(each.until for each in hands)
     spans = (
         f"{each.holder} {each.since - hands[0].since:.1f} to {each.until - hands[0].since:.1f} s"
         f"{'' if each.safe or each.holder == THE_BROKER else ', not settled'}"
         for each in hands
     )
-    return f"in the hands of: {', '.join(spans) or 'nobody'}"
+    faults = (
+        f"{each.fault.trouble.value} ({each.fault.target}) {each.began - first:.1f} to "
+        f"{each.ended - first:.1f} s"
+        for each in struck
+        if each.began <= last and each.ended >= first - _LONG_BEFORE
+    )
+    return f"in the hands of: {', '.join(spans)}; meanwhile: {', '.join(faults) or 'nothing'}"
 
 
 def _check_letters(accounts: Accounts) -> None:
