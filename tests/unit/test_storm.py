@@ -260,6 +260,7 @@ def test_what_is_settled_just_before_the_end_or_in_no_commit_may_be_lost() -> No
         wire.link.ended = time.time() + after
         hands = [held for held in wire.tap.held() if held.holder == "plain"]
         assert [held.safe for held in hands] == safe
+    assert hands[0].until == wire.link.ended  # what ended the connection may have taken it
 
 
 def test_the_broker_carries_what_waits_in_a_tier_until_it_is_delivered_again() -> None:

@@ -128,7 +128,8 @@ class _Connection:
         for channel in {*self._open, *self._uncommitted}:
             self._closed(channel, at)
         for held in self.held:
-            held.safe = held.safe and at - held.until > ON_ITS_WAY
+            if held.safe and at - held.until <= ON_ITS_WAY:
+                held.until, held.safe = at, False
 
     def _closed(self, channel: int, at: float) -> None:
         some = [*self._open.pop(channel, {}).values(), *self._uncommitted.pop(channel, [])]
