@@ -382,28 +382,6 @@ async def test_a_queue_is_declared_as_the_seed_does(scene: Scene) -> None:
     assert dead.routing_key == "settlements"
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"x-dead-letter-exchange": "their.dead"},
-        {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "their.dead"},
-    ],
-    ids=["exchange", "queue"],
-)
-async def test_what_a_queue_dead_letters_to_by_its_arguments_is_declared_where_it_is_missing(
-    scene: Scene, arguments: dict[str, str | int]
-) -> None:
-    consumer = scene.consumer()
-
-    @consumer.handler(Queue("settlements", ttl="100ms", arguments=arguments))
-    async def settle(message: Message) -> None: ...
-
-    async with serving(consumer):
-        await asyncio.wait_for(consumer.ready(), 30)
-    await send(scene.url, "expires", queue="settlements")
-    await holds(scene.url, "their.dead", 1)
-
-
 async def test_a_queue_that_exists_is_used_as_it_is(scene: Scene) -> None:
     consumer, seen = scene.consumer(), []
     async with channel_to(scene.url) as channel:

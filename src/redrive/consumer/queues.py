@@ -43,8 +43,6 @@ from redrive.errors import (
 from redrive.settings.sections import TopologySettings
 
 _LONGEST_NAME: Final = 255
-_EXCHANGE: Final = "x-dead-letter-exchange"
-_KEY: Final = "x-dead-letter-routing-key"
 _CHECK: Final = "'redrive topology check' says what differs, and what to do"
 
 
@@ -64,8 +62,7 @@ class Queue:
     - `dead_letter_exchange`: instead of Redrive's own. If it is missing it is declared, with a
       durable queue of the same name behind it. What a handler gives up goes there too; what cannot
       be published again does not, and stays in the queue.
-    - `arguments`: further arguments, such as `{"x-max-length": 10_000}`. A dead letter exchange
-      among them, or with `""` the queue of its routing key, is declared too if it is missing.
+    - `arguments`: further arguments, such as `{"x-max-length": 10_000}`.
     - `declare`: with False, the queue must exist.
     """
 
@@ -97,17 +94,6 @@ class Queue:
                 "Queue: dead_letter_exchange: expected the name of an exchange, got ''",
                 remedy="leave it out for Redrive's own; the broker's default exchange would bring"
                 " what is dead back to its queue",
-            )
-        if self.arguments.get(_EXCHANGE) == "" and not self.arguments.get(_KEY):
-            raise SettingsError(
-                f"Queue: arguments: {_EXCHANGE} '' without {_KEY}: it would bring what is dead back"
-                " to its queue",
-                remedy=f"name the queue for dead letters as {_KEY}",
-            )
-        if self.dead_letter_exchange is not None and _EXCHANGE in self.arguments:
-            raise SettingsError(
-                f"Queue: both dead_letter_exchange and the argument {_EXCHANGE} are given",
-                remedy="leave out one of them",
             )
         if self.declare and (self.name or "").startswith("amq."):
             raise SettingsError(
@@ -174,9 +160,9 @@ class Declaring:
         """Have the queue, its way back and the two beside it. `handler` may be part of its name,
         `before` is the one that the broker chose before."""
         name = f"{queue.exchange}.{handler}" if queue.name is None else queue.name
+        if queue.dead_letter_exchange is not None and queue.declare:
+            await self._exchange_with_queue(queue.dead_letter_exchange)
         arguments = self._arguments_of(queue, name)
-        if queue.declare:
-            await self._takers_of_dead_letters(arguments)
         parks = False
         if not name and before and await self._spare.count(before) is not None:
             name, parks = before, self._dead_letters_to_us(arguments)
@@ -240,16 +226,7 @@ class Declaring:
 
     def _dead_letters_to_us(self, arguments: Mapping[str, Argument]) -> bool:
         """By whichever key: the queue behind the exchange is bound with `#`."""
-        return arguments.get(_EXCHANGE) == self._topology.names.dlq_exchange
-
-    async def _takers_of_dead_letters(self, arguments: Mapping[str, Argument]) -> None:
-        """Have what takes a queue's dead letters where that is not Redrive's own: a broker lets
-        them go to an exchange or a queue that is missing, and says nothing."""
-        exchange, key = arguments.get(_EXCHANGE), arguments.get(_KEY)
-        if isinstance(exchange, str) and exchange and not self._dead_letters_to_us(arguments):
-            await self._exchange_with_queue(exchange)
-        elif exchange == "" and isinstance(key, str) and await self._spare.count(key) is None:
-            await self._declare(key, {"x-queue-type": self._topology.queue_type})
+        return arguments.get("x-dead-letter-exchange") == self._topology.names.dlq_exchange
 
     async def _main(
         self, queue: Queue, name: str, arguments: dict[str, Argument]
@@ -310,7 +287,7 @@ def _in_words(part: Part) -> str:
 def _arguments(kind: str, dead_letters: str) -> dict[str, Argument]:
     arguments: dict[str, Argument] = {
         "x-queue-type": kind,
-        _EXCHANGE: dead_letters,
+        "x-dead-letter-exchange": dead_letters,
     }
     if kind == "quorum":
         arguments["x-dead-letter-strategy"] = "at-least-once"

@@ -782,11 +782,6 @@ def test_what_is_no_queue_is_refused(wrong: Any) -> None:
         ({"dead_letter_exchange": ""}, "expected the name of an exchange, got ''"),
         ({"arguments": [1]}, "arguments: expected a mapping"),
         ({"arguments": {"x": 1.5}}, "x: expected text or a whole number"),
-        ({"arguments": {"x-dead-letter-exchange": ""}}, "would bring what is dead back"),
-        (
-            {"dead_letter_exchange": "a", "arguments": {"x-dead-letter-exchange": "b"}},
-            "both dead_letter_exchange and the argument",
-        ),
         ({"ttl": 5}, "ttl: expected a duration"),
     ],
     ids=str,
