@@ -185,6 +185,26 @@ def test_no_other_fault_explains_a_duplicate(
     assert "no fault explains it" in found.problems[0]
 
 
+@pytest.mark.parametrize(
+    ("trouble", "target", "began", "problems"),
+    [
+        (Trouble.CUT, BROKER, 103.8, 0),
+        (Trouble.HALF_OPEN, BROKER, 103.8, 0),
+        (Trouble.CUT, BROKER, 104.2, 1),  # the connection had ended by something else
+        (Trouble.PROCESS_KILLED, "everything", 103.8, 1),  # what it has sent arrives all the same
+        (Trouble.BROKER_KILLED, "0", 105.8, 1),  # its node had two seconds to write it down
+    ],
+)
+def test_only_the_network_takes_an_ack_that_was_sent_right_before(
+    trouble: Trouble, target: str, began: float, problems: int
+) -> None:
+    struck = Struck(Fault(1.0, trouble, target, 1.0), began=began, ended=began + 0.5)
+    held = replace(HELD, in_doubt_until=104.0)
+    twice = [TAKEN, replace(TAKEN, at=106.0)]
+    found = accounts(consumed=twice, struck=[struck], held=[held])
+    assert len(found.problems) == problems
+
+
 def test_a_second_end_of_a_sending_is_explained_by_who_held_that_sending_only() -> None:
     sent = (Sending(1, 110.0, Result.RESOLVED), Sending(2, 120.0, Result.RESOLVED))
     letter = replace(DEAD, state=State.RESOLVED, sendings=sent)
@@ -260,7 +280,7 @@ def test_what_is_settled_just_before_the_end_or_in_no_commit_may_be_lost() -> No
         wire.link.ended = time.time() + after
         hands = [held for held in wire.tap.held() if held.holder == "plain"]
         assert [held.safe for held in hands] == safe
-    assert hands[0].until == wire.link.ended  # what ended the connection may have taken it
+    assert hands[0].until < hands[0].in_doubt_until == wire.link.ended
 
 
 def test_the_broker_carries_what_waits_in_a_tier_until_it_is_delivered_again() -> None:

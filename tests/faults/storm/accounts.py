@@ -226,7 +226,7 @@ def _trail(duplicate: Duplicate, struck: Iterable[Struck]) -> str:
         return "in the hands of: nobody"
     first, last = hands[0].since, max(each.until for each in hands)
     spans = (
-        f"{each.holder} {each.since - hands[0].since:.1f} to {each.until - hands[0].since:.1f} s"
+        f"{each.holder} {each.since - first:.1f} to {each.until - first:.1f} s"
         f"{'' if each.safe or each.holder == THE_BROKER else ', not settled'}"
         for each in hands
     )

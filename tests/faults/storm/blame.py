@@ -59,7 +59,9 @@ def _could_lose(struck: Struck, held: Held) -> bool:
 
 
 def _meet(struck: Struck, held: Held) -> bool:
-    begins, ends = struck.began, struck.ended
+    begins, ends, until = struck.began, struck.ended, held.until
+    if struck.fault.trouble in NETWORK:  # it may have taken an ack that was on its way
+        until = max(until, held.in_doubt_until)
     match struck.fault.trouble:
         case Trouble.BROKER_KILLED | Trouble.LEADER_LOST:  # the kill counts, not the way back
             begins, ends = begins - UNSYNCED, begins + AFTERMATH
@@ -69,4 +71,4 @@ def _meet(struck: Struck, held: Held) -> bool:
             ends += AFTERMATH
         case _:
             pass
-    return begins <= held.until and held.since <= ends
+    return begins <= until and held.since <= ends

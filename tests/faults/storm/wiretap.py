@@ -62,6 +62,8 @@ class Held:
     until: float = math.inf
     safe: bool = False
     """Whether it was acked or rejected, and its connection lived on: the broker knows of it."""
+    in_doubt_until: float = 0.0
+    """If it was settled just before its connection ended: when that was."""
 
 
 class Wiretap:
@@ -129,7 +131,7 @@ class _Connection:
             self._closed(channel, at)
         for held in self.held:
             if held.safe and at - held.until <= ON_ITS_WAY:
-                held.until, held.safe = at, False
+                held.safe, held.in_doubt_until = False, at
 
     def _closed(self, channel: int, at: float) -> None:
         some = [*self._open.pop(channel, {}).values(), *self._uncommitted.pop(channel, [])]
