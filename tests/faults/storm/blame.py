@@ -1,10 +1,11 @@
 """Which fault made a duplicate: one that struck whoever had the message in hand at that time.
 
 Pure. A kill of a process explains only what that process held, and had not settled; a cut or
-half-open network what any process held so. Each such hand that lost it explains one copy more. A
-killed node explains what was in any hand at that moment, settled just before or not, and what the
-broker itself was carrying from queue to queue; it may double that more than once. What lies ready
-in a queue meanwhile is not doubled by anything.
+half-open network what any process held so, or had settled right before it lost its connection.
+Each such hand that lost it explains one copy more. A killed node explains what was in any hand at
+that moment, settled just before or not, and what the broker itself was carrying from queue to
+queue; it may double that more than once. What lies ready in a queue meanwhile is not doubled by
+anything.
 """
 
 from __future__ import annotations
