@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from hashlib import blake2b
@@ -35,6 +36,7 @@ from redrive.consumer.signals import Duration, read_duration
 from redrive.errors import (
     AccessRefused,
     BrokerError,
+    ChannelClosed,
     ConnectionLost,
     NotFound,
     PreconditionFailed,
@@ -60,8 +62,9 @@ class Queue:
     - `ttl`: how long a message may wait before it is stale and goes to the dead letter queue, as a
       text such as "5m" or a `timedelta`; five minutes by default. None: for ever.
     - `dead_letter_exchange`: instead of Redrive's own. If it is missing it is declared, with a
-      durable queue of the same name behind it. What a handler gives up goes there too; what cannot
-      be published again does not, and stays in the queue.
+      durable queue of the same name behind it; one that exists is used as it is, and if there is a
+      queue of its name, that is bound to it. What a handler gives up goes there too; what cannot be
+      published again does not, and stays in the queue.
     - `arguments`: further arguments, such as `{"x-max-length": 10_000}`.
     - `declare`: with False, the queue must exist.
     """
@@ -94,6 +97,13 @@ class Queue:
                 "Queue: dead_letter_exchange: expected the name of an exchange, got ''",
                 remedy="leave it out for Redrive's own; the broker's default exchange would bring"
                 " what is dead back to its queue",
+            )
+        if self.declare and self.name is not None and self.name == self.dead_letter_exchange:
+            raise SettingsError(
+                f"Queue: dead_letter_exchange: expected another name than the queue's, got"
+                f" {self.name!r}: what is dead would come back to its queue",
+                remedy="name it otherwise, such as"
+                f" {self.name + '.dead'!r}: the queue behind it is called as it is",
             )
         if self.declare and (self.name or "").startswith("amq."):
             raise SettingsError(
@@ -267,12 +277,17 @@ class Declaring:
             await (await self._spare.open()).declare_exchange(exchange, "topic")
 
     async def _exchange_with_queue(self, name: str) -> None:
+        """The queue comes first: where there are both, whoever made them may have been killed
+        before they were bound. An exchange without a queue of its name is somebody else's."""
         try:
             await (await self._spare.open()).inspect_exchange(name)
         except NotFound:
-            await (await self._spare.open()).declare_exchange(name, "topic")
             await self._declare(name, {"x-queue-type": self._topology.queue_type})
+            await (await self._spare.open()).declare_exchange(name, "topic")
             await self._bind(name, name, "#")
+        else:
+            with suppress(ChannelClosed):  # no such queue, or not ours to bind
+                await self._bind(name, name, "#")
 
     async def _bind(self, queue: str, exchange: str, routing_key: str) -> None:
         await (await self._spare.open()).bind_queue(queue, exchange, routing_key)

@@ -780,6 +780,7 @@ def test_what_is_no_queue_is_refused(wrong: Any) -> None:
         ({"type": "stream"}, "type: expected 'quorum' or 'classic', got 'stream'"),
         ({"dead_letter_exchange": 5}, "dead_letter_exchange: expected text"),
         ({"dead_letter_exchange": ""}, "expected the name of an exchange, got ''"),
+        ({"dead_letter_exchange": "q"}, "expected another name than the queue's, got 'q'"),
         ({"arguments": [1]}, "arguments: expected a mapping"),
         ({"arguments": {"x": 1.5}}, "x: expected text or a whole number"),
         ({"ttl": 5}, "ttl: expected a duration"),
