@@ -90,6 +90,17 @@ async def test_to_somebodys_dead_letter_exchange_nothing_is_added(vhost: Vhost) 
     assert bound_to(vhost, OWN) == {"theirs"}
 
 
+async def test_beside_a_queue_of_its_name_an_exchange_of_another_type_is_left_alone(
+    vhost: Vhost,
+) -> None:
+    await declare(vhost.url, OWN, "classic")
+    async with channel_to(vhost.url) as channel:
+        await apply(describe(TOPOLOGY), channel.connection)
+        await channel.declare_exchange(OWN, "fanout")
+        await declare_handlers(channel.connection)
+    assert bound_to(vhost, OWN) == set()
+
+
 async def test_who_may_not_bind_to_a_dead_letter_exchange_uses_it_as_it_is(vhost: Vhost) -> None:
     async with channel_to(vhost.url) as channel:
         await apply(describe(TOPOLOGY), channel.connection)

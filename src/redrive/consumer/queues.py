@@ -62,9 +62,9 @@ class Queue:
     - `ttl`: how long a message may wait before it is stale and goes to the dead letter queue, as a
       text such as "5m" or a `timedelta`; five minutes by default. None: for ever.
     - `dead_letter_exchange`: instead of Redrive's own. If it is missing it is declared, with a
-      durable queue of the same name behind it; one that exists is used as it is, and if there is a
-      queue of its name, that is bound to it. What a handler gives up goes there too; what cannot be
-      published again does not, and stays in the queue.
+      durable queue of the same name behind it; one that exists is used as it is, but a topic
+      exchange beside a queue of its name is bound to that. What a handler gives up goes there too;
+      what cannot be published again does not, and stays in the queue.
     - `arguments`: further arguments, such as `{"x-max-length": 10_000}`.
     - `declare`: with False, the queue must exist.
     """
@@ -278,16 +278,20 @@ class Declaring:
 
     async def _exchange_with_queue(self, name: str) -> None:
         """The queue comes first: where there are both, whoever made them may have been killed
-        before they were bound. An exchange without a queue of its name is somebody else's."""
+        before they were bound. An exchange without a queue of its name, or of another type than is
+        made here, is somebody else's."""
         try:
             await (await self._spare.open()).inspect_exchange(name)
         except NotFound:
             await self._declare(name, {"x-queue-type": self._topology.queue_type})
-            await (await self._spare.open()).declare_exchange(name, "topic")
-            await self._bind(name, name, "#")
+            await self._bound(name)
         else:
-            with suppress(ChannelClosed):  # no such queue, or not ours to bind
-                await self._bind(name, name, "#")
+            with suppress(ChannelClosed):  # it is somebody else's, or not ours to bind
+                await self._bound(name)
+
+    async def _bound(self, name: str) -> None:
+        await (await self._spare.open()).declare_exchange(name, "topic")
+        await self._bind(name, name, "#")
 
     async def _bind(self, queue: str, exchange: str, routing_key: str) -> None:
         await (await self._spare.open()).bind_queue(queue, exchange, routing_key)
