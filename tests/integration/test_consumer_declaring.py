@@ -90,13 +90,16 @@ async def test_to_somebodys_dead_letter_exchange_nothing_is_added(vhost: Vhost) 
     assert bound_to(vhost, OWN) == {"theirs"}
 
 
-async def test_beside_a_queue_of_its_name_an_exchange_of_another_type_is_left_alone(
-    vhost: Vhost,
+@pytest.mark.parametrize(
+    ("kind", "arguments"), [("fanout", {}), ("topic", {"x-max-length": 1_000})]
+)
+async def test_beside_a_queue_of_its_name_what_the_sdk_would_make_otherwise_is_left_alone(
+    vhost: Vhost, kind: str, arguments: dict[str, Any]
 ) -> None:
-    await declare(vhost.url, OWN, "classic")
+    await declare(vhost.url, OWN, "classic", **arguments)
     async with channel_to(vhost.url) as channel:
         await apply(describe(TOPOLOGY), channel.connection)
-        await channel.declare_exchange(OWN, "fanout")
+        await channel.declare_exchange(OWN, kind)
         await declare_handlers(channel.connection)
     assert bound_to(vhost, OWN) == set()
 

@@ -62,8 +62,8 @@ class Queue:
     - `ttl`: how long a message may wait before it is stale and goes to the dead letter queue, as a
       text such as "5m" or a `timedelta`; five minutes by default. None: for ever.
     - `dead_letter_exchange`: instead of Redrive's own. If it is missing it is declared, with a
-      durable queue of the same name behind it; one that exists is used as it is, but a topic
-      exchange beside a queue of its name is bound to that. What a handler gives up goes there too;
+      durable queue of the same name behind it; one that exists is used as it is, but where
+      the two stand as they are made here, they are bound. What a handler gives up goes there too;
       what cannot be published again does not, and stays in the queue.
     - `arguments`: further arguments, such as `{"x-max-length": 10_000}`.
     - `declare`: with False, the queue must exist.
@@ -278,15 +278,19 @@ class Declaring:
 
     async def _exchange_with_queue(self, name: str) -> None:
         """The queue comes first: where there are both, whoever made them may have been killed
-        before they were bound. An exchange without a queue of its name, or of another type than is
-        made here, is somebody else's."""
+        before they were bound. An exchange without a queue of its name, or one of the two with
+        other arguments than it gets here, is somebody else's."""
+        arguments: dict[str, Argument] = {"x-queue-type": self._topology.queue_type}
         try:
             await (await self._spare.open()).inspect_exchange(name)
         except NotFound:
-            await self._declare(name, {"x-queue-type": self._topology.queue_type})
+            await self._declare(name, arguments)
             await self._bound(name)
         else:
+            if await self._spare.count(name) is None:
+                return
             with suppress(ChannelClosed):  # it is somebody else's, or not ours to bind
+                await (await self._spare.open()).declare_queue(name, arguments={**arguments})
                 await self._bound(name)
 
     async def _bound(self, name: str) -> None:
