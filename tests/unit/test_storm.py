@@ -127,6 +127,13 @@ def test_a_duplicate_is_explained_by_a_fault_that_struck_whoever_held_the_messag
     assert found.problems == []
 
 
+def test_a_hand_that_took_the_message_after_the_copy_was_there_explains_nothing() -> None:
+    cut = Struck(Fault(1.0, Trouble.HALF_OPEN, BROKER, 1.0), began=105.9, ended=121.0)
+    twice = [TAKEN, replace(TAKEN, at=106.0)]
+    later = replace(HELD, since=124.0, until=130.0)
+    assert len(accounts(consumed=twice, struck=[cut], held=[later]).problems) == 1
+
+
 def test_a_hand_that_lost_a_message_explains_one_copy_more() -> None:
     thrice = [TAKEN, replace(TAKEN, at=106.0), replace(TAKEN, at=107.0)]
     assert len(accounts(consumed=thrice, struck=[KILL], held=[HELD]).problems) == 1

@@ -40,7 +40,8 @@ def blame(
 ) -> Blame | None:
     """What made the nth copy too many (from 0), which was there at that time; `held` is what was
     held of that message."""
-    hands, faults = list(held), [each for each in struck if each.began <= before]
+    hands = [each for each in held if each.since <= before]
+    faults = [each for each in struck if each.began <= before]
     found = []
     for hand in hands:
         theirs = [each for each in faults if _could_lose(each, hand) and _meet(each, hand)]
