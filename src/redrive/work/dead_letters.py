@@ -31,8 +31,6 @@ from redrive.work.turns import Turns
 
 _ERROR_TYPE: Final = octets(headers.ERROR_TYPE)
 _ERROR_REASON: Final = octets(headers.ERROR_REASON)
-_EXCHANGE: Final = octets(headers.EXCHANGE)
-_ROUTING_KEY: Final = octets(headers.ROUTING_KEY)
 _FORBIDDEN: Final = 403
 _WAIT_FOR_ROOM: Final = timedelta(seconds=5)
 _LONGEST_PAUSE: Final = timedelta(minutes=1)
@@ -76,9 +74,6 @@ class DeadLetters:
         for name, text in ((_ERROR_TYPE, dead.error_type), (_ERROR_REASON, dead.reason)):
             if text_of(draft.ours.get(name)) is None:
                 draft.ours[name] = fields.longstr(text)
-        if _ROUTING_KEY not in draft.ours:  # where nobody knows an origin, all that is known
-            draft.ours[_EXCHANGE] = fields.longstr(octets(delivery.exchange))
-            draft.ours[_ROUTING_KEY] = fields.longstr(octets(delivery.routing_key))
         return self.in_turn(self._publish(draft.seal(), delivery.body))
 
     def after(self, sent: Publish, reason: str, *, retried: bool = True) -> Publish:

@@ -105,6 +105,9 @@ class RetryPlan:
         failed = self._understand(delivery, draft)
         if failed is None:
             dead = Dead("UNKNOWN", "no origin known: neither x-death nor redrive-queue names one")
+            if _ROUTING_KEY not in draft.ours:  # then how it came is all that is known
+                draft.ours.setdefault(_EXCHANGE, fields.longstr(octets(delivery.exchange)))
+                draft.ours[_ROUTING_KEY] = fields.longstr(octets(delivery.routing_key))
             return self._dead_letters.from_draft(delivery, draft, dead)
         book = self._policies()
         if book is not self._book:

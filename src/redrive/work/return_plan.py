@@ -7,16 +7,18 @@ unchanged. One whose own time has not come yet (`redrive-not-before`) waits on t
 ladder.
 
 A policy may send it by its exchange instead, and so goes what only its owner's connection may
-touch, also when a queue that the broker named is gone: its consumer has another one by then. A full
-queue refuses it there, and not for the others that the exchange has: they have it. So what was
-refused goes to its own queue alone from then on (`redrive-refused`); by the exchange only if that
-cannot be, and refused once more, to the dead letter queue. A copy that failed in another queue of
-the exchange goes to that one alone (see `by_exchange.py`). For a while, others that are to go by
-that exchange go to their own queues too. Nothing goes back by an exchange of Redrive's own,
-whatever its headers say: it would come round to here. What is for an exchange that is gone is dead;
-only while the return exchange, by which all go, is missing, it waits in the last tier: somebody
-will make that again. Where we may not write to it, it is dead too. Where we may not write to the
-default exchange, by which the ladder is reached, it goes back early (see `avoided.py`).
+touch. Without such a policy, what failed in a queue that is gone is dead, also where the broker
+named it: by the exchange a neighbour might take it for its own, and nobody would know of the
+failure. A full queue refuses it there, and not for the others that the exchange has: they have it.
+So what was refused goes to its own queue alone from then on (`redrive-refused`); by the exchange
+only if that cannot be, and refused once more, to the dead letter queue. A copy that failed in
+another queue of the exchange goes to that one alone (see `by_exchange.py`). For a while, others
+that are to go by that exchange go to their own queues too. Nothing goes back by an exchange of
+Redrive's own, whatever its headers say: it would come round to here. What is for an exchange that
+is gone is dead; only while the return exchange, by which all go, is missing, it waits in the last
+tier: somebody will make that again. Where we may not write to it, it is dead too. Where we may not
+write to the default exchange, by which the ladder is reached, it goes back early (see
+`avoided.py`).
 """
 
 from __future__ import annotations
@@ -50,7 +52,6 @@ _BY_EXCHANGE: Final = octets(headers.BY_EXCHANGE)
 _BCC: Final = fields.entry(b"BCC", b"")
 _DEFAULT_EXCHANGE: Final = ""
 _FORBIDDEN: Final = 403
-_NAMED_BY_THE_BROKER: Final = "amq.gen-"
 _LONGEST_WAIT: Final = timedelta(days=3650) // timedelta(milliseconds=1)
 _REMEMBERED: Final = 4096
 """How many ways back are kept in mind. Beyond it all are forgotten: what repeats comes back."""
@@ -237,7 +238,7 @@ class ReturnPlan:
         except Unreachable as error:
             if isinstance(error, Down):
                 return self._wait_again(sent, properties)
-            if not self._may_go_by_exchange(properties, sent.routing_key):
+            if not self._may_go_by_exchange(sent.routing_key):
                 return self._dead(sent, str(error))
             bindable = False
         if bindable:
@@ -257,12 +258,9 @@ class ReturnPlan:
             return self._dead(sent, not_by(by))
         return self._unless_gone(_SecondTry(by, sent.routing_key, raw, sent.body))
 
-    def _may_go_by_exchange(self, properties: Properties, key: str) -> bool:
-        """Whether others than its queue may have it, once that is gone. One that the broker named
-        is gone whenever its consumer connects anew, and has a successor."""
+    def _may_go_by_exchange(self, key: str) -> bool:
         policy = self._policies().find(key)
-        by_policy = policy is not None and policy.return_to == "exchange"
-        return by_policy or _text(properties, headers.QUEUE).startswith(_NAMED_BY_THE_BROKER)
+        return policy is not None and policy.return_to == "exchange"
 
     def _wait_again(self, sent: Publish, properties: Properties) -> Instruction:
         if gone := self._avoided.gone(self._tier_again.exchange):
