@@ -2,9 +2,10 @@
 
 Each rung has one TTL, twice that of the rung below, since a queue lets messages go only in their
 order: one TTL a queue. A message waits on the largest rung that does not exceed what is left, then
-on the next, until its time has come; it is late by the smallest rung at most, and the broker's own
-lateness. What leaves a rung comes where the retrier reads what has waited. Until the time has come
-the retrier sends it on to the next rung, and then back to its queue.
+on the next, until its time has come, to the nearest of the smallest rung: early or late by half of
+that at most, and by the broker's own lateness. What leaves a rung comes where the retrier reads
+what has waited. Until the time has come the retrier sends it on to the next rung, and then back to
+its queue.
 
 The rungs are made when the first message asks for one.
 """
