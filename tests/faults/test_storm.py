@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -25,4 +26,6 @@ async def test_in_a_storm_nothing_is_lost_and_every_duplicate_is_explained_by_a_
     ended = await run(plan, rabbitmq_root)
     print(ended)  # noqa: T201
     assert ended.problems == [], str(ended)
-    assert {each.fault.trouble for each in ended.journal.struck} >= {*Trouble} - OF_A_CLUSTER
+    out_of_reach = set() if os.geteuid() == 0 else {Trouble.DISK_FULL}
+    struck = {each.fault.trouble for each in ended.journal.struck if each.was_struck}
+    assert struck >= {*Trouble} - OF_A_CLUSTER - out_of_reach

@@ -13,9 +13,10 @@ from redrive.domain.letter import Result
 from redrive.domain.lifecycle import State
 from tests.faults.storm.accounts import Accounts, Filed, Found, InQueue, Sending, settle_accounts
 from tests.faults.storm.blame import Blame
-from tests.faults.storm.journal import Consumed, Published, Struck
+from tests.faults.storm.journal import Consumed, Done, Published, Struck
+from tests.faults.storm.liveliness import idle
 from tests.faults.storm.messages import KEYS, ORDERS, Message, mended, takes
-from tests.faults.storm.plan import BROKER, DATABASE, Fault, Trouble, make_plan
+from tests.faults.storm.plan import BROKER, DATABASE, Act, Deed, Fault, Trouble, make_plan
 from tests.faults.storm.wiretap import THE_BROKER, Held, Life, Wiretap
 from tests.services.proxy import Direction, Proxy, ProxyConnection
 
@@ -114,6 +115,22 @@ def test_a_sending_that_counts_as_refused_was_in_no_queue() -> None:
     taken = replace(TAKEN, letter=LETTER, generation=1, at=111.0)
     found = accounts(letters=[refused], consumed=[taken])
     assert found.problems == [f"letter {LETTER} of {IDENTITY} was sent, and counts as refused"]
+
+
+def test_a_storm_in_which_messages_do_not_end_as_they_are_meant_to_is_wrong() -> None:
+    assert idle(replace(NOTHING, consumed=[TAKEN]), []) == []
+    (told,) = idle(replace(NOTHING, letters=[DEAD]), [])
+    assert told == "only 0 of 1 messages 'passes' ended as they are meant to"
+    (told,) = idle(replace(NOTHING, published=[replace(PUBLISHED, confirmed=False)]), [])
+    assert told == "only 0 of 1 publishes were confirmed"
+
+
+def test_a_storm_in_which_nothing_that_operators_do_is_ever_done_is_wrong() -> None:
+    taken = replace(NOTHING, consumed=[TAKEN])
+    failed = [Done(Act(1.0, Deed.SWEEP, 1), 101.0, "exit 1")] * 4
+    assert idle(taken, failed) == ["'sweep' was never done: exit 1"]
+    assert idle(taken, [*failed, replace(failed[0], outcome="exit 0")]) == []
+    assert idle(taken, failed[:3]) == []
 
 
 def test_a_duplicate_is_explained_by_a_fault_that_struck_whoever_held_the_message() -> None:

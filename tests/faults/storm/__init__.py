@@ -8,6 +8,7 @@
     wiretap   who had which message in hand, and when, by what passes over the links
     accounts  every message is accounted for by identity
     blame     every duplicate by a fault that struck whoever held the message
+    liveliness  whether anything happened at all
 
 `make faults` runs it; `tests/faults/test_storm.py` has the short run that is part of `make test`.
 """

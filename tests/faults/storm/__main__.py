@@ -7,6 +7,7 @@ import asyncio
 import os
 import random
 import sys
+import traceback
 
 from tests.faults.storm.plan import make_plan
 from tests.faults.storm.storm import run
@@ -23,7 +24,12 @@ def main() -> int:
     seed = random.randrange(1 << 16) if chosen.seed is None else chosen.seed
     plan = make_plan(seed, round(chosen.minutes * 60, 3), chosen.nodes)
     print(plan.command, file=sys.stderr)  # noqa: T201
-    ended = asyncio.run(run(plan, root_of(os.environ.get("REDRIVE_TEST_RABBITMQ", ""))))
+    try:
+        ended = asyncio.run(run(plan, root_of(os.environ.get("REDRIVE_TEST_RABBITMQ", ""))))
+    except Exception:  # noqa: BLE001 - whatever it was, the last line says how to have it again
+        traceback.print_exc()
+        print(f"the same plan again: {plan.command}", file=sys.stderr)  # noqa: T201
+        return 1
     print(ended)  # noqa: T201
     return 1 if ended.problems else 0
 

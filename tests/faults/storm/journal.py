@@ -47,6 +47,11 @@ class Struck:
     ended: float
     note: str = ""
 
+    @property
+    def was_struck(self) -> bool:
+        """Whether it was what the plan says; else the note begins so."""
+        return not self.note.startswith("not ")
+
 
 @dataclass(frozen=True, slots=True)
 class Done:

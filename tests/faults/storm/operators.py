@@ -99,12 +99,17 @@ class Operator:
         text = output.read_text(errors="replace")
         if "Traceback" in text or (code not in FINE and code != -9):
             return self._complain(words, f"exit {code}", output)
-        if words[0] == "stats" and code in FINE and text.startswith("{"):
-            found = json.loads(text.rpartition("}")[0] + "}")
-            if not found["exact"]:
-                return self._complain(words, "the books are not exact", output)
+        if words[0] == "stats" and code in FINE and not self._books_are_exact(text, code):
+            return self._complain(words, "the books are not exact", output)
         output.unlink()
         return f"exit {code}"
+
+    @staticmethod
+    def _books_are_exact(text: str, code: int | None) -> bool:
+        """By the document in what was printed; around it there may be lines for people. There is
+        none if the store was away."""
+        document = text[text.find("{") : text.rfind("}") + 1]
+        return code != 0 if not document else json.loads(document)["exact"] is True
 
     def _complain(self, words: Sequence[str], what: str, output: Path) -> str:
         text = output.read_text(errors="replace")[-1500:]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from redrive.domain.lifecycle import State
 from tests.faults.storm.accounts import Accounts, Duplicate
@@ -11,12 +11,12 @@ from tests.faults.storm.journal import Journal, Struck
 from tests.faults.storm.plan import Plan
 
 
-def report(plan: Plan, journal: Journal, accounts: Accounts) -> str:
+def report(plan: Plan, journal: Journal, accounts: Accounts, problems: Sequence[str]) -> str:
     """A table, and what is wrong."""
-    return "\n".join(_lines(plan, journal, accounts))
+    return "\n".join([*_table_of_all(plan, journal, accounts), *_wrong(plan, problems)])
 
 
-def _lines(plan: Plan, journal: Journal, accounts: Accounts) -> Iterator[str]:
+def _table_of_all(plan: Plan, journal: Journal, accounts: Accounts) -> Iterator[str]:
     found = accounts.found
     confirmed = sum(each.confirmed for each in found.published)
     yield f"storm of seed {plan.seed}, {plan.seconds:g} s, {plan.nodes} broker nodes"
@@ -43,7 +43,9 @@ def _lines(plan: Plan, journal: Journal, accounts: Accounts) -> Iterator[str]:
         "duplicates, by what they are", Counter(_how(each.how) for each in accounts.duplicates)
     )
     yield f"lost: {len(accounts.lost)}"
-    problems = [*journal.problems, *accounts.problems]
+
+
+def _wrong(plan: Plan, problems: Sequence[str]) -> Iterator[str]:
     yield f"problems: {len(problems)}"
     yield from (f"  {problem}" for problem in problems[:40])
     if problems:
@@ -57,9 +59,7 @@ def _table(title: str, rows: dict[str, int] | Counter[str]) -> Iterator[str]:
 
 def _by_trouble(struck: Iterable[Struck]) -> Counter[str]:
     return Counter(
-        f"{each.fault.trouble}, {each.note}"
-        if each.note.startswith("not ")
-        else str(each.fault.trouble)
+        str(each.fault.trouble) if each.was_struck else f"{each.fault.trouble}, {each.note}"
         for each in struck
     )
 

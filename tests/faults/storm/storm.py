@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.faults.storm.accounts import Accounts, settle_accounts
 from tests.faults.storm.journal import Journal, Published
+from tests.faults.storm.liveliness import idle
 from tests.faults.storm.messages import digest_of, mended
 from tests.faults.storm.operators import Operator
 from tests.faults.storm.plan import SHORT, Plan
@@ -29,10 +30,11 @@ class Ended:
 
     @property
     def problems(self) -> list[str]:
-        return [*self.journal.problems, *self.accounts.problems]
+        idleness = idle(self.accounts.found, self.journal.done)
+        return [*self.journal.problems, *self.accounts.problems, *idleness]
 
     def __str__(self) -> str:
-        return report(self.plan, self.journal, self.accounts)
+        return report(self.plan, self.journal, self.accounts, self.problems)
 
 
 async def run(plan: Plan, root: Path | None = None) -> Ended:

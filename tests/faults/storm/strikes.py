@@ -97,10 +97,11 @@ class Strikes:
             path = f"queues/{VHOST}/{quote(fault.target, safe='')}"
             leader = (await asyncio.to_thread(first.api, "GET", path))["leader"]
         except (BrokerError, KeyError):
-            leader = first.name
-        (node,) = [node for node in nodes if node.name == leader]
+            leader = None
+        node = next((node for node in nodes if node.name == leader), first)
         async with self.nodes_killed([node]) as name:
-            yield f"{name}, of {fault.target}"
+            known = f"{name}, of {fault.target}"
+            yield known if node.name == leader else f"not known which it is: {name}"
 
     def majority_lost(self, fault: Fault) -> AbstractAsyncContextManager[str]:
         survivor = self._world.nodes[int(fault.target)]

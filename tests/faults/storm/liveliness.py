@@ -1,0 +1,74 @@
+"""Whether anything happened at all: accounts of a storm in which nothing worked would be right.
+
+Pure. Of each kind of message most must have ended as it is meant to, and of what operators do again
+and again something must have been done. A few may fail, for that is what faults do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from tests.faults.storm.accounts import Found
+from tests.faults.storm.journal import Done
+from tests.faults.storm.messages import kind_of
+from tests.faults.storm.plan import Deed
+
+FEW: Final = 4
+"""How often something was tried before it has to have been done once."""
+DONE: Final = frozenset({"exit 0", "done"})
+FOLLOWS_TO_THE_END: Final = Deed.REPLAY
+"""It fails if a single letter fails again, as some always do; what it sent is among the ends."""
+
+
+class Ends:
+    """The identities of all messages that ended somewhere."""
+
+    def __init__(self, found: Found) -> None:
+        self.at_first: set[str] = {each.identity for each in found.consumed if each.letter is None}
+        self.by_replay = {each.identity for each in found.consumed if each.letter is not None}
+        self.letters = {each.identity for each in found.letters}
+
+
+MEANT: Final[Mapping[str, Callable[[Ends], set[str]]]] = {
+    "passes": lambda ends: ends.at_first,
+    "twice": lambda ends: ends.at_first,
+    "revived": lambda ends: ends.by_replay,
+    "mended": lambda ends: ends.by_replay,
+    "hopeless": lambda ends: ends.letters,
+    "unwieldy": lambda ends: ends.letters,
+    "ghost": lambda ends: ends.letters,
+}
+"""Where most messages of a kind end."""
+
+
+def idle(found: Found, done: Iterable[Done]) -> list[str]:
+    """What should have happened, and has not."""
+    return [*_messages(found), *_deeds(done)]
+
+
+def _messages(found: Found) -> Iterator[str]:
+    sent: dict[str, list[str]] = defaultdict(list)
+    for each in found.published:
+        if each.confirmed:
+            sent[kind_of(each.message.identity)].append(each.message.identity)
+    confirmed = sum(map(len, sent.values()))
+    if confirmed <= len(found.published) / 2:
+        yield f"only {confirmed} of {len(found.published)} publishes were confirmed"
+    ends = Ends(found)
+    for kind, identities in sent.items():
+        ended = len(MEANT[kind](ends).intersection(identities))
+        if ended <= len(identities) / 2:
+            yield f"only {ended} of {len(identities)} messages '{kind}' ended as they are meant to"
+
+
+def _deeds(done: Iterable[Done]) -> Iterator[str]:
+    outcomes: dict[Deed, Counter[str]] = defaultdict(Counter)
+    for each in done:
+        outcomes[each.act.deed][each.outcome] += 1
+    for deed, counted in outcomes.items():
+        if deed is FOLLOWS_TO_THE_END or counted.total() < FEW:
+            continue
+        if not DONE & counted.keys():
+            yield f"'{deed}' was never done: {', '.join(sorted(counted))}"
