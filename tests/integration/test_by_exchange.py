@@ -135,7 +135,7 @@ async def test_a_letter_whose_queue_could_not_be_looked_for_is_known_to_be_in_no
     monkeypatch.setattr(ReturnPath, "restore", lost)
     result = await sent(vhost, "one")
     assert (result.result, result.passing, result.cut_off) == (Result.REFUSED, True, True)
-    assert not result.unwritten  # a replay would take it for its own connection
+    assert not result.unwritten  # it came back
 
 
 async def test_many_copies_that_came_beside_ask_once_for_the_queue_that_they_came_for(

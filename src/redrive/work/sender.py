@@ -101,6 +101,11 @@ class Sent:
     no_way: bool = False
     """Whether it was refused because the return exchange is missing, by which all go to a queue."""
 
+    @property
+    def disconnected(self) -> bool:
+        """Whether nothing but a lost connection kept it from being sent."""
+        return self.unwritten or self.cut_off
+
 
 class Sender:
     """Publishes claims. One owner opens it, sends, and closes it."""
