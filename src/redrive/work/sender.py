@@ -221,6 +221,9 @@ class Sender:
             ours.pop(_QUEUE, None)
             ours.pop(_BY_EXCHANGE, None)
         else:
+            if claim.queue != letter.queue:
+                # A person sends it to another queue: no other one's copies brought it there.
+                ours.pop(_BY_EXCHANGE, None)
             ours[_QUEUE], bcc = _way_to(claim.queue)
         own = text_of(ours.get(_USER_ID)) == user
         if own:
