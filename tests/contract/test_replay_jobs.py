@@ -341,6 +341,26 @@ async def test_what_a_job_sent_is_not_sent_again_where_it_goes_on_with_a_letter_
     assert ids_of(await take(store, await running(store))) == [returned]
 
 
+async def test_a_job_goes_back_to_the_first_letter_that_only_the_connection_kept_from_being_sent(
+    store: Store,
+) -> None:
+    archived_first, sent_, unsent, archived, sent_behind = ids = await stored(store, 5)
+    job = await running(store)
+    await store.decisions.discard([archived_first, archived], "me")
+    batch = await take(store, job)
+    assert (ids_of(batch), (await now(store, job)).skipped) == ([sent_, unsent, sent_behind], 2)
+    outcomes = {claim.letter.id: Outcome(claim=claim, result=Result.SENT) for claim in batch.claims}
+    back = replace(outcomes.pop(unsent), result=Result.REFUSED, reason="the broker was away")
+    await store.replays.record(ME, list(outcomes.values()), verdict_after=VERDICT_AFTER)
+    await store.replays.give_back(job.id, ME, batch, [back], ids.index(unsent))
+    there = await now(store, job)
+    assert (there.state, there.position, there.skipped) == (ReplayState.RUNNING, 2, 1)
+    again = await take(store, await store.replays.begin(job.id, ME, LEASE))
+    assert ids_of(again) == [unsent]
+    assert [id_ for id_, _ in again.skipped] == [archived, sent_behind]
+    assert (await now(store, job)).skipped == 3
+
+
 async def test_what_is_archived_or_gone_is_left_out(store: Store) -> None:
     archived, deleted = await stored(store, 2)
     job = await running(store)

@@ -79,11 +79,13 @@ async def test_a_consumer_whose_queue_has_another_name_each_time_has_all_retries
     assert header(dead, headers.ERROR_REASON) == "gave up after 2 retries in queue 'mine-2'"
 
 
-async def sent(vhost: Vhost, queue: str, noted: Mapping[str, bytes] | None = None) -> Sent:
-    """What becomes of a letter of a queue that is sent again."""
+async def sent(
+    vhost: Vhost, queue: str, noted: Mapping[str, bytes] | None = None, *, to: str | None = None
+) -> Sent:
+    """What becomes of a letter of a queue that is sent again, there or to another one."""
     dead = arrival(b"m", headers={**died_in(queue), **(noted or {})})
     claim = Claim(
-        letter=dead.letter, generation=1, envelope=dead.envelope, queue=queue, exchange=None
+        letter=dead.letter, generation=1, envelope=dead.envelope, queue=to or queue, exchange=None
     )
     sender = Sender(connector(vhost.url), "redrive-return", frozenset())
     async with channel_to(vhost.url) as channel:
@@ -126,6 +128,17 @@ async def test_a_letter_that_came_for_a_queue_that_is_gone_goes_to_its_successor
         assert header(copy, headers.BY_EXCHANGE) == "two"
 
 
+async def test_a_letter_that_a_person_sends_to_another_queue_did_not_come_beside_its_own(
+    vhost: Vhost,
+) -> None:
+    own = {**BESIDE, headers.QUEUE: S("one")}
+    async with exclusive(vhost.url, "one", "two") as (_, two):
+        result = await sent(vhost, "one", own, to="two")
+        assert (result.result, result.reason) == (Result.SENT, "")
+        (copy,) = await two.next_batch()
+        assert (header(copy, headers.QUEUE), header(copy, headers.BY_EXCHANGE)) == ("two", "two")
+
+
 async def test_a_letter_whose_queue_could_not_be_looked_for_is_known_to_be_in_none(
     vhost: Vhost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,7 +148,7 @@ async def test_a_letter_whose_queue_could_not_be_looked_for_is_known_to_be_in_no
     monkeypatch.setattr(ReturnPath, "restore", lost)
     result = await sent(vhost, "one")
     assert (result.result, result.passing, result.cut_off) == (Result.REFUSED, True, True)
-    assert not result.unwritten  # a replay would take it for its own connection
+    assert not result.unwritten  # it came back
 
 
 async def test_many_copies_that_came_beside_ask_once_for_the_queue_that_they_came_for(

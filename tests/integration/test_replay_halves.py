@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,16 +15,16 @@ from sqlalchemy import func, select
 from redrive.broker.topology import describe
 from redrive.domain.filters import Filters
 from redrive.domain.ids import letter_id
-from redrive.domain.letter import Result
+from redrive.domain.letter import Claim, Result
 from redrive.domain.policy import PolicyBook
-from redrive.domain.replay import Replay, ReplayOrder
+from redrive.domain.replay import Replay, ReplayOrder, ReplayState
 from redrive.errors import StoreError
 from redrive.store.replays import Batch
 from redrive.store.schema import redrive_attempt
 from redrive.store.store import Store
 from redrive.work.destinations import destinations
 from redrive.work.replay import ReplayRunner
-from redrive.work.sender import Sender
+from redrive.work.sender import Sender, Sent
 from tests.services.letters import arrival, died_in, letter_store
 from tests.services.moving import connector, declare, holds
 from tests.services.plugin import Vhost
@@ -119,3 +120,31 @@ async def test_what_was_sent_is_recorded_also_if_no_more_can_be_claimed(
     assert await count(store, Result.SENDING) == 0
     assert await count(store, Result.SENT) == 3 * BATCH // 2
     await holds(vhost.url, "orders", 3 * BATCH // 2)
+
+
+async def test_a_connection_that_is_lost_behind_a_full_queue_leaves_the_job_paused_at_that(
+    vhost: Vhost, store: Store, job: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The half behind it was claimed already. Else the job would go on behind what was refused."""
+    halves = 0
+
+    async def full_then_lost(_: Sender, claims: list[Claim]) -> list[Sent]:
+        nonlocal halves
+        halves += 1
+        lost = halves == 2
+        why = Sent(
+            claim=claims[0],
+            result=Result.REFUSED,
+            reason="lost" if lost else "full",
+            passing=True,
+            unwritten=lost,
+        )
+        sent = [replace(why, claim=claim) for claim in claims]
+        return sent if lost else [Sent(claim=claims[0], result=Result.SENT), *sent[1:]]
+
+    monkeypatch.setattr(Sender, "send", full_then_lost)
+    await run(vhost.url, store, job)
+    stopped = await store.replays.get(job.id)
+    assert stopped is not None
+    assert (halves, stopped.state, stopped.position) == (2, ReplayState.PAUSED, 1)
+    assert "full" in stopped.reason

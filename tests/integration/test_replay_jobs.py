@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,16 +17,17 @@ from redrive.broker.topology import describe
 from redrive.domain.breaker import Position
 from redrive.domain.filters import Filters
 from redrive.domain.ids import letter_id
-from redrive.domain.letter import Arrival
+from redrive.domain.letter import Arrival, Result
 from redrive.domain.policy import PolicyBook
 from redrive.domain.replay import Replay, ReplayOrder, ReplayState
-from redrive.errors import CannotConnect
+from redrive.errors import CannotConnect, ConnectionLost
 from redrive.store.store import Store
 from redrive.work.replay_jobs import ReplayJobs
-from redrive.work.sender import Sender
+from redrive.work.return_path import ReturnPath
+from redrive.work.sender import Sender, Sent
 from tests.services.eventually import eventually_async
 from tests.services.letters import arrival, died_in, letter_store
-from tests.services.moving import connector, declare, holds
+from tests.services.moving import connector, declare, holds, take_all
 from tests.services.plugin import Vhost
 from tests.services.retrying import declare_topology, topology
 from tests.services.reviving import LEASE, VERDICT_AFTER, VHOST
@@ -75,12 +77,12 @@ async def running(store: Store, broker: Broker) -> AsyncIterator[None]:
         await asyncio.wait_for(task, 15)
 
 
-async def job(store: Store, queue: str) -> Replay:
+async def job(store: Store, queue: str, **order: Any) -> Replay:
     made = await store.replays.create(
         letter_id(datetime.now(UTC), random.getrandbits(74)),
         VHOST,
         Filters(queue=queue),
-        ReplayOrder(actor="ada", described=queue, pause=0),
+        ReplayOrder(actor="ada", described=queue, **{"pause": 0, **order}),
     )
     assert made is not None
     return made
@@ -135,3 +137,60 @@ async def test_a_job_that_a_breaker_holds_lets_others_go_first(vhost: Vhost, sto
         await store.breakers.force(VHOST, "orders", None)
         await has_state(store, held, ReplayState.DONE)
     await holds(vhost.url, "orders", 1)
+
+
+HOW = [{}, {"pause": 0.01}, {"ordered_by": "$.customer"}]
+IN_WORDS = ["in halves", "in turn", "in order"]
+
+
+BODIES = [b'{"customer": "ann", "order": %d}' % number for number in range(20)]
+
+
+async def runs_by_itself(store: Store, url: str, how: dict[str, Any]) -> None:
+    """A job ends without a person, and every letter of it was sent, once."""
+    await lay_out(url, "orders")
+    await store.letters.add([arrival(body, headers=died_in("orders")) for body in BODIES])
+    async with running(store, Broker(url)):
+        replay = await job(store, "orders", batch_size=10, **how)
+        await has_state(store, replay, ReplayState.DONE)
+    assert await store.replays.results(replay.id) == {Result.SENT: len(BODIES)}
+    bodies = [delivery.body for delivery in await take_all(url, "orders")]
+    assert sorted(bodies) == sorted(BODIES)
+    assert bodies == BODIES or "ordered_by" not in how
+
+
+@pytest.mark.parametrize("how", HOW, ids=IN_WORDS)
+async def test_what_was_not_written_as_the_connection_was_lost_behind_a_letter_is_sent_by_the_job(
+    vhost: Vhost, store: Store, monkeypatch: pytest.MonkeyPatch, how: dict[str, Any]
+) -> None:
+    """The first letter to an exchange goes alone: the others of its batch were not refused."""
+    send, groups = Sender._send_all, 0
+
+    async def cut_behind_the_first(sender: Sender, some: Any) -> list[Sent]:
+        nonlocal groups
+        groups += 1
+        sent = await send(sender, some)
+        if groups == 1:
+            sender.abort()
+        return sent
+
+    monkeypatch.setattr(Sender, "_send_all", cut_behind_the_first)
+    await runs_by_itself(store, vhost.url, how)
+
+
+@pytest.mark.parametrize("how", HOW, ids=IN_WORDS)
+async def test_a_job_goes_on_by_itself_if_the_connection_was_lost_that_looked_for_a_queue(
+    vhost: Vhost, store: Store, monkeypatch: pytest.MonkeyPatch, how: dict[str, Any]
+) -> None:
+    """Returned as unbound while the broker restarts: nothing of that is for a person."""
+    restore, asked = ReturnPath.restore, 0
+
+    async def lost_at_first(path: ReturnPath, queue: str) -> bool:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise ConnectionLost("the broker restarts")
+        return await restore(path, queue)
+
+    monkeypatch.setattr(ReturnPath, "restore", lost_at_first)
+    await runs_by_itself(store, vhost.url, how)

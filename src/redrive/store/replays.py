@@ -73,6 +73,11 @@ class Batch:
     positions: dict[str, int] = field(default_factory=dict)
     """Of its letters, by id."""
 
+    @property
+    def behind(self) -> int:
+        """The position behind its last letter."""
+        return self.first + len(self.claims) + len(self.skipped)
+
 
 class Replays:
     """The jobs of a store."""
@@ -353,22 +358,29 @@ class Replays:
             await _write(connection, replay_id, {**values, "position": position})
 
     async def give_back(
-        self, replay_id: str, worker: str, batch: Batch, outcomes: Sequence[Outcome]
+        self,
+        replay_id: str,
+        worker: str,
+        batch: Batch,
+        outcomes: Sequence[Outcome],
+        first: int | None = None,
     ) -> None:
-        """A batch of which certainly nothing was sent: the job takes it again, unless it has gone
-        on, or was cancelled, since."""
+        """Letters of a batch that certainly were not sent: the job takes them again, from the
+        position `first` on (None: the whole batch), unless it has gone on, or was cancelled,
+        since. Those behind it that were sent are not sent again."""
+        first = batch.first if first is None else first
+        again = [id_ for id_, _ in batch.skipped if batch.positions[id_] >= first]
         async with self._database.writing() as connection:
             now = await self._clock.now(connection)
-            behind = batch.first + len(batch.claims) + len(batch.skipped)
             held = await _lock(connection, replay_id)
             await record(connection, worker, outcomes, now, timedelta(0))
-            if held is None or held.position != behind:
+            if held is None or held.position != batch.behind:
                 return
             if held.state not in (ReplayState.RUNNING, ReplayState.PAUSED, ReplayState.DONE):
                 return
             values: dict[str, Any] = {
-                "position": batch.first,
-                "skipped": held.skipped - len(batch.skipped),
+                "position": first,
+                "skipped": held.skipped - len(again),
             }
             if held.state is ReplayState.DONE:
                 values["state"] = ReplayState.RUNNING.value

@@ -11,6 +11,8 @@ What it guarantees, beside what the Sender does:
   and the job begins with it when it is resumed.
 - A queue that is full, or down, pauses the job: what it did not take is as it was before, and first
   when the job is resumed.
+- The connection lost: the job goes back to the first letter that was not sent for want of it, and
+  `ConnectionLost` is raised, so that it goes on there when the broker is back.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -126,11 +128,16 @@ class ReplayRunner:
             if not await self._until_ready(replay, progress):
                 return
             batch = await take()
-            sent = await self._send(replay, batch, key)
-            await self._record(progress, batch, sent)
-            if key is not None:
-                progress.keyless += sum(key(claim.envelope) is None for claim in batch.claims)
+            sent = await self._send(batch.claims, key)
             stop = _where_to_stop(batch, sent, in_order=key is not None)
+            cut = _disconnected(sent)
+            if key is not None:
+                taken = (each.claim.envelope for each in sent if not each.disconnected)
+                progress.keyless += sum(key(envelope) is None for envelope in taken)
+            if cut and stop is None:
+                await self._go_back(replay, progress, batch, sent)
+                raise ConnectionLost(cut[0].reason)
+            await self._record(progress, batch, sent)
             if stop is not None:
                 await self._replays.stop_at(replay.id, *stop)
                 return
@@ -157,12 +164,19 @@ class ReplayRunner:
             if batch.claims:
                 more = not batch.ended and stop is None and not self._stopping.is_set()
                 meanwhile = record_and_take(before, more=more)
-                sent, following = await self._send_and(meanwhile, replay, batch)
+                sent, following = await self._send_and(meanwhile, replay, progress, batch)
+            stop = stop or _where_to_stop(batch, sent, in_order=False)
+            cut = _disconnected(sent)
+            if cut and stop is None:
+                if following is not None:  # the last that was taken first
+                    unsent = [_unwritten(claim, cut[0].reason) for claim in following.claims]
+                    await self._give_back(replay, following, unsent)
+                await self._go_back(replay, progress, batch, sent)
+                raise ConnectionLost(cut[0].reason)
             before = (batch, sent)
             if following is None or not following.claims:
                 await self._record(progress, *before)
                 before = None
-            stop = stop or _where_to_stop(batch, sent, in_order=False)
             if stop is not None and following is None:
                 await self._replays.stop_at(replay.id, *stop)
                 return
@@ -200,42 +214,48 @@ class ReplayRunner:
             for task in both:
                 task.cancel()
 
-    async def _send(self, replay: Replay, batch: Batch, key: Key | None) -> list[Sent]:
-        claims = batch.claims
+    async def _send(self, claims: Sequence[Claim], key: Key | None) -> list[Sent]:
         if not claims:
             return []
-        sent = await (self._sender.send(claims) if key is None else self._in_order(claims, key))
-        if all(each.unwritten for each in sent):
-            await self._give_back(replay, batch, sent)
-            raise ConnectionLost(sent[0].reason)
-        return sent
+        return await (self._sender.send(claims) if key is None else self._in_order(claims, key))
 
-    async def _give_back(self, replay: Replay, batch: Batch, unsent: Sequence[Sent]) -> None:
+    async def _go_back(
+        self, replay: Replay, progress: Progress, batch: Batch, sent: Sequence[Sent]
+    ) -> None:
+        """Record a batch, but for what was not sent for want of a connection: the job goes back to
+        the first letter of that."""
+        cut = _disconnected(sent)
+        first = min((_place(batch, each) for each in cut), default=batch.behind)
+        passed = [one for one in batch.skipped if batch.positions[one[0]] < first]
+        others = [each for each in sent if not each.disconnected]
+        await self._record(progress, replace(batch, skipped=passed), others)
+        if cut:
+            await self._give_back(replay, batch, cut, first)
+
+    async def _give_back(
+        self, replay: Replay, batch: Batch, unsent: Sequence[Sent], first: int | None = None
+    ) -> None:
         outcomes = [_outcome(each) for each in unsent]
-        await self._replays.give_back(replay.id, self._id, batch, outcomes)
+        await self._replays.give_back(replay.id, self._id, batch, outcomes, first)
 
     async def _send_and(
-        self, meanwhile: Coroutine[Any, Any, Batch | None], replay: Replay, batch: Batch
+        self,
+        meanwhile: Coroutine[Any, Any, Batch | None],
+        replay: Replay,
+        progress: Progress,
+        batch: Batch,
     ) -> tuple[list[Sent], Batch | None]:
         """Send letters while those before are recorded and the next ones claimed. What was sent is
-        recorded also if that fails. If the connection is gone, and nothing else failed, all that
-        is claimed goes back."""
+        recorded also if that fails."""
         recording = asyncio.ensure_future(meanwhile)
         try:
             sent = await self._sender.send(batch.claims)
             await asyncio.wait((recording,))
         finally:
             recording.cancel()
-        if not all(each.unwritten for each in sent):
-            if recording.exception() is not None:
-                await self._note_outcomes(sent)
-            return sent, recording.result()
-        following, why = recording.result(), sent[0].reason
-        for taken in (following, batch):  # the last that was taken first
-            if taken is not None:
-                unsent = [_unwritten(claim, why) for claim in taken.claims]
-                await self._give_back(replay, taken, unsent)
-        raise ConnectionLost(why)
+        if recording.exception() is not None:
+            await self._go_back(replay, progress, batch, sent)
+        return sent, recording.result()
 
     async def _record(self, progress: Progress, batch: Batch, sent: Sequence[Sent]) -> None:
         if sent:
@@ -258,22 +278,14 @@ class ReplayRunner:
     async def _in_order(self, claims: Sequence[Claim], key: Key) -> list[Sent]:
         """Each key's letters one after the other; behind one that was not sent, none."""
         done: list[Sent] = []
-        stuck: set[str] = set()
+        stuck: dict[str, Sent] = {}
         for wave in in_waves(claims, key):
             free = [(name, claim) for name, claim in wave if name not in stuck]
-            done += [
-                Sent(
-                    claim=claim,
-                    result=Result.REFUSED,
-                    reason="a letter before it, of the same key, was not sent",
-                )
-                for name, claim in wave
-                if name in stuck
-            ]
+            done += [_behind(stuck[name], claim) for name, claim in wave if name in stuck]
             sent = await self._sender.send([claim for _, claim in free])
             for (name, _), each in zip(free, sent, strict=True):
                 if name is not None and each.result is not Result.SENT:
-                    stuck.add(name)
+                    stuck[name] = each
             done += sent
         return done
 
@@ -317,20 +329,41 @@ def _unwritten(claim: Claim, why: str) -> Sent:
     return Sent(claim=claim, result=Result.REFUSED, reason=why, passing=True, unwritten=True)
 
 
+def _behind(before: Sent, claim: Claim) -> Sent:
+    """What becomes of a letter behind one of its key that was not sent: it shares that one's fate
+    where only the connection was to blame."""
+    return Sent(
+        claim=claim,
+        result=Result.REFUSED,
+        reason="a letter before it, of the same key, was not sent",
+        passing=before.disconnected,
+        unwritten=before.disconnected,
+    )
+
+
+def _disconnected(sent: Sequence[Sent]) -> list[Sent]:
+    return [each for each in sent if each.disconnected]
+
+
+def _place(batch: Batch, sent: Sent) -> int:
+    return batch.positions.get(sent.claim.letter.id, batch.first)
+
+
 def _where_to_stop(batch: Batch, sent: Sequence[Sent], *, in_order: bool) -> Stop | None:
-    """Where and why a job must not go on by itself; None if it may."""
+    """Where and why a job must not go on by itself; None if it may. A lost connection is no reason:
+    the job waits for that. But what was not sent for it is not left behind either."""
 
     def place(each: Sent) -> int:
-        return batch.positions.get(each.claim.letter.id, batch.first)
+        return _place(batch, each)
 
-    full = [each for each in sent if each.passing and not each.unwritten]
-    stuck = [each for each in sent if each.result is not Result.SENT] if in_order else full
-    if not stuck:
+    stuck = [each for each in sent if each.passing or (in_order and each.result is not Result.SENT)]
+    reasons = [each for each in stuck if not each.disconnected]
+    if not reasons:
         return None
-    first = min(stuck, key=place)
+    first = min(reasons, key=place)
     reason = f"letter {first.claim.letter.id} was not sent"
     if first.reason:
         reason += f": {first.reason}"
     if in_order:
         reason += "; none may overtake it"
-    return place(first), reason
+    return min(map(place, stuck)), reason

@@ -101,6 +101,11 @@ class Sent:
     no_way: bool = False
     """Whether it was refused because the return exchange is missing, by which all go to a queue."""
 
+    @property
+    def disconnected(self) -> bool:
+        """Whether nothing but a lost connection kept it from being sent."""
+        return self.unwritten or self.cut_off
+
 
 class Sender:
     """Publishes claims. One owner opens it, sends, and closes it."""
@@ -216,6 +221,9 @@ class Sender:
             ours.pop(_QUEUE, None)
             ours.pop(_BY_EXCHANGE, None)
         else:
+            if claim.queue != letter.queue:
+                # A person sends it to another queue: no other one's copies brought it there.
+                ours.pop(_BY_EXCHANGE, None)
             ours[_QUEUE], bcc = _way_to(claim.queue)
         own = text_of(ours.get(_USER_ID)) == user
         if own:

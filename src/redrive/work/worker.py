@@ -243,7 +243,7 @@ class Worker:
         letter = sent.claim.letter
         if sent.result is not Result.REFUSED or not sent.passing:
             return Outcome(claim=sent.claim, result=sent.result, reason=sent.reason)
-        counts = not (sent.no_way or sent.unwritten or sent.cut_off)
+        counts = not (sent.no_way or sent.disconnected)
         last = counts and letter.dlq_retry_count + 1 >= self._max_revivals
         return Outcome(
             claim=sent.claim,
