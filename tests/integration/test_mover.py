@@ -9,6 +9,7 @@ from datetime import timedelta
 from urllib.parse import quote
 
 import pytest
+from structlog.testing import capture_logs
 
 from redrive.amqp import (
     Budget,
@@ -25,7 +26,7 @@ from redrive.amqp.lane import Connect
 from redrive.domain import headers
 from redrive.work import mover as mover_module
 from redrive.work.mover import Instruction, Limits, Park, Stay
-from tests.services.eventually import eventually_async
+from tests.services.eventually import DEADLINE, eventually_async
 from tests.services.frameparser import ACK, DELIVER, PUBLISH, Frames, Message, Method
 from tests.services.moving import (
     PARKED,
@@ -328,6 +329,60 @@ async def test_what_may_not_be_parked_yet_is_held_and_parked_as_soon_as_it_may_b
         await holds(vhost.url, PARKED, 1)
         assert (running.mover.counts.parked, running.mover.counts.stayed) == (1, 0)
     assert not answers
+
+
+async def test_why_each_message_may_not_be_parked_is_said_once(
+    vhost: Vhost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for two that are too large: their reasons differ by their sizes."""
+    monkeypatch.setattr(mover_module, "_ASK_AGAIN", timedelta(milliseconds=20))
+    reasons = {"a": "it has 131,204 bytes", "b": "it has 140,000 bytes"}
+    questions = dict.fromkeys(reasons, 0)
+
+    class ParksLater(MoveTo):
+        def decide(self, delivery: Delivery, user: str) -> Instruction:
+            name = identity(delivery)
+
+            async def instead() -> Stay | None:
+                questions[name] += 1
+                enough = min(questions.values()) > 5
+                return None if enough else Stay(reasons[name], timedelta(minutes=20))
+
+            return Park("why", instead)
+
+    await lay_out(vhost.url, "quorum")
+    await publish(vhost.url, map(message, reasons))
+    with capture_logs() as logs:
+        async with moving(vhost.url, ParksLater()):
+            await holds(vhost.url, PARKED, 2)
+    said = [line["reason"] for line in logs if line["event"] == "mover.stays"]
+    assert sorted(said) == sorted(reasons.values())
+
+
+async def test_what_may_not_be_parked_is_given_back_in_time_also_where_questions_are_slow(
+    vhost: Vhost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Held for longer than its consumer timeout, the broker closes the channel."""
+    monkeypatch.setattr(mover_module, "_ASK_AGAIN", timedelta(milliseconds=20))
+    questions = 0
+    back: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def instead() -> Stay:
+        nonlocal questions
+        questions += 1
+        await asyncio.sleep(0.2)
+        return Stay("not now", timedelta(milliseconds=300))
+
+    class ParksNever(MoveTo):
+        def decide(self, delivery: Delivery, user: str) -> Instruction:
+            if delivery.redelivered and not back.done():
+                back.set_result(questions)
+            return Park("why", instead)
+
+    await lay_out(vhost.url, "quorum")
+    await publish(vhost.url, [message("m")])
+    async with moving(vhost.url, ParksNever()):
+        assert await asyncio.wait_for(back, DEADLINE) <= 2
 
 
 @both_kinds

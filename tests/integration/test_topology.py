@@ -26,7 +26,7 @@ from redrive.settings.sections import TopologySettings
 from tests.services.commands import Ran, Redrive
 from tests.services.eventually import eventually
 from tests.services.patient import folder_with_rabbitmqctl
-from tests.services.plugin import Vhost
+from tests.services.plugin import OwnNode, Vhost
 
 PER_QUEUE = '[[queue]]\nname = "orders"\nexchange = "shop"\ndelay = "30s"\n'
 ALL_NAMES = 26
@@ -79,6 +79,12 @@ def names(vhost: Vhost) -> set[str]:
 
 def listed(vhost: Vhost, kind: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = vhost.node.api("GET", f"{kind}/{quote(vhost.name, safe='')}")
+    return found
+
+
+def shown(vhost: Vhost, queue: str) -> dict[str, Any]:
+    """A queue as the management API shows it."""
+    (found,) = [each for each in listed(vhost, "queues") if each["name"] == queue]
     return found
 
 
@@ -402,6 +408,31 @@ def test_delete_refuses_while_a_tier_waits_for_its_messages_to_be_taken(
     doctor = quorum("doctor", "queue.delay.*")
     assert doctor.code == 1
     assert "1 message waits in the queue until there is a way" in doctor.out
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_delete_waits_until_the_management_api_knows_what_a_tier_holds_that_has_no_way_on(
+    own_node: OwnNode, tmp_path: Path, capsys: pytest.CaptureFixture[str], restarted: bool
+) -> None:
+    """By default it shows seconds later what was dead-lettered; after a restart, nothing at all."""
+    vhost = Vhost(own_node(), "/")
+    quorum = Redrive(tmp_path, capsys, settings(vhost, more='[topology]\ntiers = ["100ms"]\n'))
+    quorum("topology", "apply")
+    eventually(lambda: shown(vhost, "queue.delay.1").get("messages_dlx") == 0)
+    with channel(vhost) as ours:
+        ours.exchange_delete("retry-exchange-1")
+        ours.confirm_delivery()
+        ours.basic_publish("route-delay", "binding.k.1", b"precious", mandatory=True)
+        eventually(
+            lambda: ours.queue_declare("queue.delay.1", passive=True).method.message_count == 0
+        )
+    if restarted:
+        vhost.node.restart()
+    assert not shown(vhost, "queue.delay.1").get("messages_dlx")
+    refused = quorum("topology", "delete", "--yes")
+    assert refused.code == 1
+    assert "1 of its messages are dead-lettered, and not taken yet" in refused.out
+    assert "queue.delay.1" in names(vhost)
 
 
 def test_delete_refuses_while_somebody_reads_a_queue(redrive: Redrive, vhost: Vhost) -> None:

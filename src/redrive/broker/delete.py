@@ -5,12 +5,14 @@ otherwise, nothing at all is deleted while one of the queues holds messages, has
 queue of the users still dead-letters into one of the exchanges: its dead messages would be dropped
 in silence. What differs from the description may be somebody else's: it stays unless it is named.
 Without the management API, nobody can tell what queues dead-letter into an exchange, nor how many
-messages a quorum queue is dead-lettering itself.
+messages a quorum queue is dead-lettering itself; with it, they are known seconds later. Where such
+messages have no way on, that is waited for; else what a full queue refuses meanwhile may go
+(`not_taken.py`).
 
 A classic queue is deleted only if it is still empty and unused at that moment (if-empty,
 if-unused). Quorum queues know neither flag (any version closes the connection with 540), so their
 messages and consumers are counted once more right before; a message that comes in between is lost,
-and the outcome says so.
+and the outcome says so, unless it expired by then: what is being dead-lettered no delete counts.
 
 Once something is deleted nothing raises: whatever goes wrong with one part is why that part stays,
 and the outcome says of every part what became of it. Where a queue could not be deleted, all that
@@ -26,6 +28,7 @@ from redrive.amqp import Connection
 from redrive.broker.drift import Drift, Standing
 from redrive.broker.live import SpareChannel, examine, is_down
 from redrive.broker.management import Management
+from redrive.broker.not_taken import not_taken
 from redrive.broker.topology import Binding, Exchange, Queue, Topology
 from redrive.errors import BrokerError, NotFound, PreconditionFailed
 
@@ -47,7 +50,8 @@ class Deleted:
     refused: tuple[Obstacle, ...] = ()
     """Why nothing was deleted at all."""
     lost: int = 0
-    """Messages that were in the queues: told to delete them, or they came at the last moment."""
+    """Messages that were ready in the queues: told to delete them, or they came at the last moment.
+    What a quorum queue was dead-lettering itself is not: the broker does not count it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +84,10 @@ async def delete(
     try:
         refused = [
             *(await _occupied(doomed, wire, permission)),
-            *(await _dead_lettering(doomed, management, permission)),
             *(await _depended_on(topology, doomed, management, permission)),
         ]
+        patient = not refused  # else there is enough to say already
+        refused += await _dead_lettering(doomed, management, permission, patient=patient)
         if refused:
             return Deleted(refused=tuple(refused))
         progress = _Progress(left=left)
@@ -142,19 +147,18 @@ async def _occupation(queue: Queue, wire: SpareChannel, permission: Permission) 
 
 
 async def _dead_lettering(
-    doomed: list[Exchange | Queue], management: Management | None, permission: Permission
+    doomed: list[Exchange | Queue],
+    management: Management | None,
+    permission: Permission,
+    *,
+    patient: bool,
 ) -> list[Obstacle]:
-    """Queues with messages that are on their way elsewhere, and wait for it to take them. No count
-    on the wire has those; only the management API can tell."""
+    """Queues with messages that are on their way elsewhere, and wait for it to take them."""
     if management is None or permission.even_with_messages:
         return []
-    queues = await management.queues("name", "messages_dlx")
-    held = {queue["name"]: queue.get("messages_dlx") or 0 for queue in queues}
-    return [
-        Obstacle(part, f"{held[part.name]} of its messages are dead-lettered, and not taken yet")
-        for part in doomed
-        if isinstance(part, Queue) and held.get(part.name)
-    ]
+    queues = {part.name: part for part in doomed if isinstance(part, Queue)}
+    held = await not_taken(queues, management, patient=patient)
+    return [Obstacle(queues[name], reason) for name, reason in held.items()]
 
 
 async def _depended_on(

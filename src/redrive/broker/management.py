@@ -109,6 +109,11 @@ class Management:
         """What a queue is bound to; empty if there is no such queue."""
         return await self._find("queues", self.vhost, queue, "bindings") or []
 
+    async def bindings_from(self, exchange: str) -> list[dict[str, Any]]:
+        """What is bound to an exchange; empty if there is no such exchange."""
+        found = await self._find("exchanges", self.vhost, exchange, "bindings", "source")
+        return found or []
+
     # Policies
 
     async def policy(self, name: str) -> dict[str, Any] | None:

@@ -468,15 +468,19 @@ class MoverSession:
         return self._plan.poisoned(delivery, f"{type(error).__name__}: {error}")
 
     async def _park(self, delivery: Delivery, park: Park) -> None:
-        waited = timedelta()
-        while (stay := await park.instead()) is not None:
+        time = asyncio.get_running_loop().time
+        began = time()
+        stay = await park.instead()
+        if stay is not None:
             self._say_stays(delivery, stay.reason)
             self._consumer.unload(delivery)
+        while stay is not None:
             await self._wait(_ASK_AGAIN)
-            waited += _ASK_AGAIN
-            if waited > stay.wait or self._stopping.is_set():
+            held = timedelta(seconds=time() - began)  # the questions may take longer than the waits
+            if held > stay.wait or self._stopping.is_set():
                 self._give_back(delivery)
                 return
+            stay = await park.instead()
         self._log.warning("mover.parked", reason=park.reason, routing_key=delivery.routing_key)
         self._consumer.reject(delivery)
         self._counts.parked += 1
