@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive.domain import headers
+from redrive.domain import failure, headers
 from redrive.domain.globs import matching
 from redrive.roles import ROLES
 from redrive.settings import load
@@ -138,17 +138,28 @@ def test_every_command_in_the_docs_is_understood() -> None:
     assert tried > 80
 
 
-def test_every_header_that_redrive_writes_or_takes_off_is_documented_and_no_other() -> None:
+def headers_named_in(section: str) -> list[str]:
+    """The headers in the first column of a table of the page on headers."""
     text = (REFERENCE / "headers.md").read_text(encoding="utf-8")
-    written, taken_off = text.split("## Taken off")
-    rows = [line.split(" | ")[0] for line in written.splitlines() if line.startswith("| `")]
-    named = [name for row in rows for name in re.findall(r"`([a-z-]+)`", row)]
-    assert sorted(named) == sorted(headers.WRITTEN)
+    table = text.split(f"\n## {section}\n")[1].split("\n## ")[0]
+    rows = [line.split(" | ")[0] for line in table.splitlines() if line.startswith("| `")]
+    return [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
+
+
+def test_every_header_that_redrive_writes_or_takes_off_is_documented_and_no_other() -> None:
+    assert sorted(headers_named_in("Written")) == sorted(headers.WRITTEN)
+    text = (REFERENCE / "headers.md").read_text(encoding="utf-8")
+    taken_off = text.split("## Taken off")[1]
     patterns = re.findall(r"`(x-[a-z*-]+)`", taken_off.split(":")[0])
     for name in headers.BROKERS_OWN:
         assert any(matching(pattern, [name]) for pattern in patterns), name
     for pattern in patterns:
         assert matching(pattern, headers.BROKERS_OWN), pattern
+
+
+def test_every_header_of_others_that_redrive_reads_is_documented_and_no_other() -> None:
+    of_others = {headers.TAGS, *failure.NAMES} - set(headers.WRITTEN)
+    assert sorted(headers_named_in("Read")) == sorted(of_others)
 
 
 def test_every_check_of_the_doctor_is_documented_and_no_other() -> None:
