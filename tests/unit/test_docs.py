@@ -16,16 +16,14 @@ from redrive.settings.layers import CONVENTIONAL_VARIABLES, SYSTEM_FILE
 from redrive.settings.section import fields_of
 from scripts.commands_page import OF_EVERY_COMMAND, all_commands, filter_options
 from scripts.settings_page import ROW, lists_of_tables
-from tests.services.pages import PAGES, ROOT, commands_in
+from tests.services.pages import BESIDE, PAGES, ROOT, Link, anchors_of, commands_in, links_in
 
 REFERENCE = ROOT / "docs" / "reference"
 
 
 def linked_from(page: Path) -> set[Path]:
-    """The files and folders in the repository that a page links to."""
-    found = re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8"))
-    paths = ((page.parent / link).resolve() for link in found if ":" not in link)
-    return {path for path in paths if path.is_relative_to(ROOT)}
+    """The files and folders in the repository that a page links to or shows."""
+    return {link.path for link in links_in(page)}
 
 
 def test_every_page_is_linked_from_the_readme_or_a_page_that_it_links() -> None:
@@ -42,9 +40,26 @@ def test_every_how_to_is_linked_from_the_readme_itself() -> None:
     assert how_to - linked_from(ROOT / "README.md") == set()
 
 
-def test_every_link_leads_somewhere() -> None:
-    pages = PAGES
-    assert [link for page in pages for link in linked_from(page) if not link.exists()] == []
+@pytest.mark.parametrize("page", [*PAGES, *BESIDE], ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_anchor_and_image_leads_somewhere(page: Path) -> None:
+    assert [link.target for link in links_in(page) if not link.leads_somewhere] == []
+
+
+def test_a_link_that_leads_nowhere_is_noticed(tmp_path: Path) -> None:
+    there = ROOT / "docs" / "reference" / "headers.md"
+    targets = {"headers.md": True, "headers.md#read": True, "#written": True}
+    targets |= {"heading.md": False, "headers.md#reads": False, "#gone": False, "../x.png": False}
+    assert {each: Link(there, each).leads_somewhere for each in targets} == targets
+    page = tmp_path / "page.md"
+    page.write_text(
+        '[a](one.md#x) ![b](two.png "title") [c](https://host/)\n```\n[d](three.md)\n```\n'
+        '<picture><source srcset="four.png"><img src="five.png"></picture>\n'
+        "# `A` [link](b.md)!\n## a link\n"
+    )
+    assert [link.target for link in links_in(page)] == [
+        *("one.md#x", "two.png", "four.png", "five.png", "b.md")
+    ]
+    assert anchors_of(page) == {"a-link", "a-link-1"}
 
 
 def test_every_test_that_a_page_names_is_in_the_file_that_it_links() -> None:
