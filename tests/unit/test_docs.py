@@ -62,6 +62,11 @@ def test_a_link_that_leads_nowhere_is_noticed(tmp_path: Path) -> None:
     assert anchors_of(page) == {"a-link", "a-link-1"}
 
 
+def test_every_image_is_shown_by_a_page() -> None:
+    shown = {path for page in PAGES for path in linked_from(page)}
+    assert set((ROOT / "docs" / "images").iterdir()) - shown == set()
+
+
 def test_every_test_that_a_page_names_is_in_the_file_that_it_links() -> None:
     named = 0
     for page in PAGES:
