@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive.domain import headers
+from redrive.domain import failure, headers
 from redrive.domain.globs import matching
 from redrive.roles import ROLES
 from redrive.settings import load
@@ -16,16 +16,14 @@ from redrive.settings.layers import CONVENTIONAL_VARIABLES, SYSTEM_FILE
 from redrive.settings.section import fields_of
 from scripts.commands_page import OF_EVERY_COMMAND, all_commands, filter_options
 from scripts.settings_page import ROW, lists_of_tables
-from tests.services.pages import PAGES, ROOT, commands_in
+from tests.services.pages import BESIDE, PAGES, ROOT, Link, anchors_of, commands_in, links_in
 
 REFERENCE = ROOT / "docs" / "reference"
 
 
 def linked_from(page: Path) -> set[Path]:
-    """The files and folders in the repository that a page links to."""
-    found = re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8"))
-    paths = ((page.parent / link).resolve() for link in found if ":" not in link)
-    return {path for path in paths if path.is_relative_to(ROOT)}
+    """The files and folders in the repository that a page links to or shows."""
+    return {link.path for link in links_in(page)}
 
 
 def test_every_page_is_linked_from_the_readme_or_a_page_that_it_links() -> None:
@@ -42,9 +40,31 @@ def test_every_how_to_is_linked_from_the_readme_itself() -> None:
     assert how_to - linked_from(ROOT / "README.md") == set()
 
 
-def test_every_link_leads_somewhere() -> None:
-    pages = PAGES
-    assert [link for page in pages for link in linked_from(page) if not link.exists()] == []
+@pytest.mark.parametrize("page", [*PAGES, *BESIDE], ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_anchor_and_image_leads_somewhere(page: Path) -> None:
+    assert [link.target for link in links_in(page) if not link.leads_somewhere] == []
+
+
+def test_a_link_that_leads_nowhere_is_noticed(tmp_path: Path) -> None:
+    there = ROOT / "docs" / "reference" / "headers.md"
+    targets = {"headers.md": True, "headers.md#read": True, "#written": True}
+    targets |= {"heading.md": False, "headers.md#reads": False, "#gone": False, "../x.png": False}
+    assert {each: Link(there, each).leads_somewhere for each in targets} == targets
+    page = tmp_path / "page.md"
+    page.write_text(
+        '[a](one.md#x) ![b](two.png "title") [c](https://host/)\n```\n[d](three.md)\n```\n'
+        '<picture><source srcset="four.png"><img src="five.png"></picture>\n'
+        "# `A` [link](b.md)!\n## a link\n"
+    )
+    assert [link.target for link in links_in(page)] == [
+        *("one.md#x", "two.png", "four.png", "five.png", "b.md")
+    ]
+    assert anchors_of(page) == {"a-link", "a-link-1"}
+
+
+def test_every_image_is_shown_by_a_page() -> None:
+    shown = {path for page in PAGES for path in linked_from(page)}
+    assert set((ROOT / "docs" / "images").iterdir()) - shown == set()
 
 
 def test_every_test_that_a_page_names_is_in_the_file_that_it_links() -> None:
@@ -138,17 +158,28 @@ def test_every_command_in_the_docs_is_understood() -> None:
     assert tried > 80
 
 
-def test_every_header_that_redrive_writes_or_takes_off_is_documented_and_no_other() -> None:
+def headers_named_in(section: str) -> list[str]:
+    """The headers in the first column of a table of the page on headers."""
     text = (REFERENCE / "headers.md").read_text(encoding="utf-8")
-    written, taken_off = text.split("## Taken off")
-    rows = [line.split(" | ")[0] for line in written.splitlines() if line.startswith("| `")]
-    named = [name for row in rows for name in re.findall(r"`([a-z-]+)`", row)]
-    assert sorted(named) == sorted(headers.WRITTEN)
+    table = text.split(f"\n## {section}\n")[1].split("\n## ")[0]
+    rows = [line.split(" | ")[0] for line in table.splitlines() if line.startswith("| `")]
+    return [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
+
+
+def test_every_header_that_redrive_writes_or_takes_off_is_documented_and_no_other() -> None:
+    assert sorted(headers_named_in("Written")) == sorted(headers.WRITTEN)
+    text = (REFERENCE / "headers.md").read_text(encoding="utf-8")
+    taken_off = text.split("## Taken off")[1]
     patterns = re.findall(r"`(x-[a-z*-]+)`", taken_off.split(":")[0])
     for name in headers.BROKERS_OWN:
         assert any(matching(pattern, [name]) for pattern in patterns), name
     for pattern in patterns:
         assert matching(pattern, headers.BROKERS_OWN), pattern
+
+
+def test_every_header_of_others_that_redrive_reads_is_documented_and_no_other() -> None:
+    of_others = {headers.TAGS, *failure.NAMES} - set(headers.WRITTEN)
+    assert sorted(headers_named_in("Read")) == sorted(of_others)
 
 
 def test_every_check_of_the_doctor_is_documented_and_no_other() -> None:
