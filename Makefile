@@ -42,9 +42,9 @@ check: static ## The fast loop: format, lint, types, imports, unit tests
 
 # Types take longest, so the others run beside them; each says what it found when it has ended.
 static: setup
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync types format lint imports console
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync types format lint imports console collected
 
-.PHONY: types format lint imports console
+.PHONY: types format lint imports console collected
 types:
 	$(BIN)/mypy
 format:
@@ -55,6 +55,9 @@ imports:
 	$(BIN)/lint-imports
 console:
 	scripts/console check
+# And with that all tests are compiled, which else each worker of `make test` would do for itself.
+collected:
+	@tests=$$($(PYTEST) --collect-only -qqq) || { echo "$$tests"; exit 1; }
 
 lock: setup ## Write requirements/ anew from pyproject.toml (UPGRADE=1: newest versions)
 	@scripts/lock $(if $(UPGRADE),--upgrade)

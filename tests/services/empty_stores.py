@@ -47,12 +47,12 @@ def empty(url: str) -> None:
         sequences = connection.execute(
             "SELECT sequencename FROM pg_sequences WHERE schemaname = 'public'"
         ).fetchall()
-        connection.execute("SET session_replication_role = replica")  # in any order
-        for (table,) in tables:
-            connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table)))
-        for (sequence,) in sequences:
-            restart = sql.SQL("ALTER SEQUENCE {} RESTART").format(sql.Identifier(sequence))
-            connection.execute(restart)
+        statements = [
+            sql.SQL("SET session_replication_role = replica"),  # in any order
+            *(sql.SQL("DELETE FROM {}").format(sql.Identifier(name)) for (name,) in tables),
+            *(sql.SQL("ALTER SEQUENCE {} RESTART").format(sql.Identifier(n)) for (n,) in sequences),
+        ]
+        connection.execute(sql.SQL("; ").join(statements))
 
 
 def _copy_to(path: Path) -> None:
