@@ -410,11 +410,10 @@ def test_delete_refuses_while_a_tier_waits_for_its_messages_to_be_taken(
     assert "1 message waits in the queue until there is a way" in doctor.out
 
 
-@pytest.mark.parametrize("restarted", [False, True])
 def test_delete_waits_until_the_management_api_knows_what_a_tier_holds_that_has_no_way_on(
-    own_node: OwnNode, tmp_path: Path, capsys: pytest.CaptureFixture[str], restarted: bool
+    own_node: OwnNode, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By default it shows seconds later what was dead-lettered; after a restart, nothing at all."""
+    """By default it shows seconds later what was dead-lettered."""
     vhost = Vhost(own_node(), "/")
     quorum = Redrive(tmp_path, capsys, settings(vhost, more='[topology]\ntiers = ["100ms"]\n'))
     quorum("topology", "apply")
@@ -426,8 +425,6 @@ def test_delete_waits_until_the_management_api_knows_what_a_tier_holds_that_has_
         eventually(
             lambda: ours.queue_declare("queue.delay.1", passive=True).method.message_count == 0
         )
-    if restarted:
-        vhost.node.restart()
     assert not shown(vhost, "queue.delay.1").get("messages_dlx")
     refused = quorum("topology", "delete", "--yes")
     assert refused.code == 1
