@@ -28,6 +28,7 @@ from tests.services.plugin import Vhost
 
 DEAD = "dlq-queue"
 NEXT = f"{int(REVISION) + 1:04}"
+RUN = ("run", "--roles", "retrier,collector,worker,janitor")
 MIGRATION = f"""
 import sqlalchemy as sa
 from alembic import op
@@ -63,7 +64,7 @@ class Version:
 
     def start(self) -> None:
         """One more `redrive run`."""
-        argv = self._argv("run", "--roles", "retrier,collector,worker,janitor")
+        argv = self._argv(*RUN)
         self.processes.append(
             GuardedProcess(argv, env=self._env, cwd=self.line.folder, output=self.line.log)
         )
@@ -144,9 +145,12 @@ async def roll(old: Version, new: Version, vhost: Vhost, store_url: str) -> None
     async with asyncio.timeout(DEADLINE):
         while not (new.collected() and old.collected()):
             await more(f"side-by-side-{len(sent)}")
-    refused = await asyncio.to_thread(old.run, "stats")
-    assert refused.returncode == 1
-    assert "and this version of Redrive knows" in refused.stderr
+    # Started again, the old version ends, also as the service that waits for all else.
+    for refused in await asyncio.gather(
+        asyncio.to_thread(old.run, "stats"), asyncio.to_thread(old.run, *RUN)
+    ):
+        assert refused.returncode == 1
+        assert "and this version of Redrive knows" in refused.stderr
     await new.done("replay", "--queue", "orders", "--detach", "--ignore-health")
     before = old.collected()
     async with asyncio.timeout(DEADLINE):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import shutil
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -68,45 +66,45 @@ async def test_a_sqlite_store_is_backed_up_while_it_is_used_and_restored(tmp_pat
     folder, backup = tmp_path / "var", tmp_path / "backup"
     folder.mkdir()
     backup.mkdir()
+
+    def here(line: str) -> str:
+        return line.replace("/var/lib/redrive", str(folder)).replace("/backup", str(backup))
+
     url = f"sqlite:///{folder}/redrive.db"
     async with letter_store(url) as store:
         await filled(store)
         before = await content(store)
-        await asyncio.to_thread(back_up_sqlite, folder, backup)
+        python = "/opt/redrive/bin/python"
+        line = on_the_page(f"{python} -c").replace(python, sys.executable)
+        await asyncio.to_thread(shell, here(line))
         await stored(store, 3)  # after the backup
         assert len(await content(store)) == len(before) + 3
     lines = [on_the_page("rm --force"), on_the_page("install --owner redrive")]
     for line in lines:
-        here = line.replace("/var/lib/redrive", str(folder)).replace("/backup", str(backup))
-        await asyncio.to_thread(shell, here.replace("--owner redrive --group redrive ", ""))
+        await asyncio.to_thread(shell, here(line.replace("--owner redrive --group redrive ", "")))
     async with letter_store(url) as store:
         assert await content(store) == before
         await all_is_consistent(store)
         assert await claimed(store), "it is worked with as ever"
 
 
-def back_up_sqlite(folder: Path, backup: Path) -> None:
-    """The page's command, by the same call of SQLite's where its shell is not installed."""
-    line = on_the_page("sqlite3 ")
-    assert line == "sqlite3 /var/lib/redrive/redrive.db \".backup '/backup/redrive.db'\""
-    if shutil.which("sqlite3"):
-        here = line.replace("/var/lib/redrive", str(folder))
-        shell(here.replace("'/backup/", f"'{backup}/"))
-        return
-    source, target = sqlite3.connect(folder / "redrive.db"), sqlite3.connect(backup / "redrive.db")
-    source.backup(target)
-    source.close()
-    target.close()
+def of_redrive_only() -> str:
+    """What the page says for `pg_dump` where the database has other tables too."""
+    (found,) = re.findall(r"`(--table [^`]+)`", PAGE.read_text(encoding="utf-8"))
+    return f" {found}"
 
 
+@pytest.mark.parametrize("tables", ["", of_redrive_only()], ids=["all tables", "only Redrive's"])
 async def test_a_postgresql_store_is_dumped_while_it_is_used_and_restored(
-    postgres: PrivatePostgres, database: str, tmp_path: Path
+    postgres: PrivatePostgres, database: str, tmp_path: Path, tables: str
 ) -> None:
     path = f"{postgres.bin}:{os.environ['PATH']}"
     async with letter_store(database) as store:
+        async with store.database.writing() as connection:
+            await connection.execute(text("CREATE TABLE of_others (id INTEGER PRIMARY KEY)"))
         await filled(store)
         before = await content(store)
-        dump = on_the_page("pg_dump ").replace("/backup", str(tmp_path))
+        dump = on_the_page("pg_dump ").replace("/backup", str(tmp_path)) + tables
         await asyncio.to_thread(shell, dump, STORE_URL=database, PATH=path)
         await stored(store, 3)
     empty = postgres.create_database()
@@ -117,6 +115,9 @@ async def test_a_postgresql_store_is_dumped_while_it_is_used_and_restored(
         assert await content(store) == before
         await all_is_consistent(store)
         assert await claimed(store)
+        async with store.database.reading() as connection:
+            restored = await connection.run_sync(lambda sync: inspect(sync).get_table_names())
+        assert ("of_others" in restored) is (tables == "")
     postgres.drop_database(empty)
 
 

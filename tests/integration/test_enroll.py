@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import secrets
+import shlex
 from pathlib import Path
 from urllib.parse import quote
 
@@ -12,6 +14,7 @@ import pytest
 from tests.services.commands import Redrive
 from tests.services.eventually import eventually
 from tests.services.foreign import Foreign
+from tests.services.pages import ROOT, lines_in
 from tests.services.plugin import OwnNode, Vhost
 
 OURS = {"dead-letter-exchange": "retry-exchange", "dead-letter-routing-key": "retry-routing-key"}
@@ -46,6 +49,21 @@ def test_an_enrolled_queue_dead_letters_here_and_can_be_returned_to(
         back = pika.BasicProperties(headers={"BCC": ["redrive-queue:orders%2Eeu+1 %23"]})
         channel.basic_publish("redrive-return", "the.original.key", b"again", back, mandatory=True)
     assert foreign.take("orders.eu+1 #") == b"again"
+
+
+def test_the_policy_that_the_page_has_an_administrator_set_dead_letters_here(
+    redrive: Redrive, foreign: Foreign
+) -> None:
+    page = ROOT / "docs" / "how-to" / "existing-queues.md"
+    (line,) = [line for line in lines_in(page) if line.startswith("rabbitmqctl set_policy")]
+    option, apply_to, priority, number, name, pattern, definition = shlex.split(line)[2:]
+    assert (option, apply_to, priority) == ("--apply-to", "queues", "--priority")
+    foreign.declare("orders")
+    foreign.policy(name, json.loads(definition), pattern=pattern, priority=int(number))
+    ours = {"dead-letter-exchange": OURS["dead-letter-exchange"]}
+    assert foreign.in_force("orders") == (name, ours | SAFE)
+    foreign.reject_one("orders", b"failed")
+    assert foreign.take("retry-queue") == b"failed"
 
 
 def test_a_queue_with_the_longest_of_names_can_be_enrolled(

@@ -1,4 +1,5 @@
-"""What the pages say is typed: every `redrive` line of README, how-tos and reference.
+"""What the pages say is typed: every `redrive` line of README, how-tos and reference, and what the
+API's page calls.
 
 On a real broker. Ids, groups and files that a page invents are replaced by those of letters that
 are there; each line has a store of its own, so that one does not depend on what another did. What
@@ -11,10 +12,12 @@ import asyncio
 import io
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,11 +27,12 @@ from redrive.store.store import Store
 from redrive.work.cold_storage import ColdStorage
 from redrive.work.retention import Retention
 from tests.services.foreign import Foreign
-from tests.services.letters import BEGAN
+from tests.services.letters import BEGAN, failed
 from tests.services.moving import publish
-from tests.services.pages import PAGES, blocks_in, commands_in
+from tests.services.pages import PAGES, ROOT, blocks_in, commands_in, lines_in
 from tests.services.replaying import Replaying, dead, of_type, replaying
 from tests.services.retiring import PERIODS, letter_in
+from tests.services.serving import Server
 from tests.services.sweeping import dead as dead_in_queue
 from tests.services.sweeping import fill
 
@@ -163,11 +167,52 @@ def test_every_command_of_a_page_does_what_it_is_there_for(
     patch = next((text for kind, text in blocks_in(page) if text.startswith('[\n  {"op"')), "[]")
     (tmp_path / "patch.json").write_text(patch)
     reader = Reader(foreign, tmp_path, capsys)
-    for words in commands_in(page):
-        if words == STAYS:
+    for line in commands_in(page):
+        if line.words == STAYS:
             continue
         monkeypatch.setattr(sys, "stdin", Person())
         monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-        if "--bind-exchange" in words:
+        if "--bind-exchange" in line.words:
             other_dead_letter_exchange(foreign)
-        reader.types(words, store_database)
+        with monkeypatch.context() as environment:
+            for name, value in line.variables.items():
+                environment.setenv(name, value)
+            reader.types(line.words, store_database)
+
+
+def _in_words(line: str) -> list[str]:
+    """A `curl` of a page, taken apart by a shell that refuses a pattern which matches no file."""
+    tell = 'curl() { printf "%s\\n" "$@"; }\n'
+    told = subprocess.run(
+        ["bash", "-O", "failglob", "-c", tell + line], capture_output=True, text=True, check=False
+    )
+    assert (told.returncode, told.stderr) == (0, "")
+    return told.stdout.splitlines()
+
+
+async def _call(server: Server, line: str) -> dict[str, Any]:
+    """What the API answers to a `curl` of a page."""
+    silent, url, *options = _in_words(line)
+    assert silent == "-s"
+    path = url.removeprefix("localhost:8025")
+    given = list(zip(options[::2], options[1::2], strict=True))
+    assert {name for name, _ in given} <= {"-H", "-d"}
+    headers = dict(text.split(": ") for name, text in given if name == "-H")
+    content = next((text for name, text in given if name == "-d"), None)
+    method = "GET" if content is None else "POST"
+    async with server.client() as client:
+        answer = await client.request(method, path, headers=headers, content=content)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def test_every_call_of_the_api_page_does_what_it_is_there_for(server: Server) -> None:
+    lines = lines_in(ROOT / "docs" / "reference" / "api.md")
+    manual, count, discard = (line for line in lines if line.startswith("curl "))
+    await server.add(*(failed(f"after {n} s") for n in range(12)))
+    await server.add(failed("no such currency", error_type="CURRENCY"))
+    kept = await letter_in(server.store, State.MANUAL)
+    assert [each["id"] for each in (await _call(server, manual))["items"]] == [kept]
+    assert await _call(server, count) == {"letters": 12}
+    assert (await _call(server, discard))["discarded"] == 12

@@ -1,18 +1,22 @@
 """Secrets stay where they were put: commands, what they write, and what they say when they fail.
 
-A broker user and a database role with planted passwords, sinks with planted URLs. Every command
-that reads settings is run, well and in failure; nothing of a secret may be in what it prints or
-leaves behind. tests/unit/test_settings_secrets.py does the same for settings that are wrong, and
-tests/acceptance/test_secrets_of_processes.py for `redrive run` and the API.
+A broker user, a database role and a user of Redrive with planted passwords, sinks with planted
+URLs. Every command that reads settings is run and does what it is for, and some fail; nothing of a
+secret may be in what they print or leave behind. tests/unit/test_settings_secrets.py does the same
+for settings that are wrong, and tests/acceptance/test_secrets_of_processes.py for `redrive run` and
+the API.
 """
 
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import quote
 
@@ -21,13 +25,27 @@ import pytest
 from psycopg import sql
 
 from redrive.broker.processes import free_ports
+from redrive.domain.access import LEAST_PASSWORD, MOST_PASSWORD
+from redrive.domain.filters import Filters
+from redrive.domain.letter import Arrival
+from redrive.domain.lifecycle import State
+from redrive.domain.replay import ReplayOrder
+from redrive.store.store import Store
+from redrive.work.cold_storage import ColdStorage
+from redrive.work.retention import Retention
+from scripts.commands_page import all_commands
+from tests.services.collecting import dead_messages
 from tests.services.commands import Ran, Redrive
+from tests.services.foreign import Foreign
 from tests.services.letter_commands import nothing_of_this_machine
 from tests.services.letters import failed, letter_store
+from tests.services.moving import publish
 from tests.services.planting import Garden, sinks
 from tests.services.plugin import Vhost
 from tests.services.postgres import PrivatePostgres
 from tests.services.receiving import Receiver
+from tests.services.retiring import PERIODS, letter_in
+from tests.services.sending import new_id
 
 
 @pytest.fixture(scope="module")
@@ -36,20 +54,25 @@ def garden() -> Garden:
 
 
 @pytest.fixture(scope="module")
-def guarded_store(garden: Garden) -> Iterator[str]:
-    """A PostgreSQL that asks for a password: `host:port/database` of a store in it."""
+def guarded(garden: Garden) -> Iterator[PrivatePostgres]:
+    """A PostgreSQL that asks `keeper` for a password."""
     with PrivatePostgres() as server:
         rules = server.folder / "data" / "pg_hba.conf"
         asks = "host all keeper 127.0.0.1/32 scram-sha-256\n"
         rules.write_text(asks + rules.read_text())
-        database = server.create_database()
         with psycopg.connect(server.url(), autocommit=True) as connection:
             password = sql.Literal(garden["store"].value)
             connection.execute(
                 sql.SQL("CREATE ROLE keeper SUPERUSER LOGIN PASSWORD {}").format(password)
             )
             connection.execute("SELECT pg_reload_conf()")
-        yield f"127.0.0.1:{server.port}/{database}"
+        yield server
+
+
+@pytest.fixture
+def guarded_store(guarded: PrivatePostgres) -> str:
+    """`host:port/database` of an empty database in it."""
+    return f"127.0.0.1:{guarded.port}/{guarded.create_database()}"
 
 
 @pytest.fixture
@@ -125,7 +148,6 @@ def redrive(
     return Redrive(tmp_path, capsys, planted.toml())
 
 
-# Nothing here ends with 2: all of it is understood, and most of it is done.
 COMMANDS = """
 config show
 db upgrade
@@ -133,58 +155,150 @@ topology plan
 topology apply
 topology check
 topology export
+topology enroll orders
+topology unenroll orders
 policy set order.* --max-retries 2
 policy list
+policy delete order.* --yes
 doctor
 letters list
-letters export
 letters show LETTER
+letters edit LETTER --set-header tenant=acme
+letters archive LETTER
+letters restore LETTER
+letters resolve LETTER
+letters export --to letters.jsonl
+letters import letters.jsonl
+letters discard --queue waste --yes
 groups list
+groups show GROUP
 stats
 stats --ledger
 classify LETTER
+breakers force orders open
 breakers list
+breakers release orders
 replay --queue orders --dry-run
-replay --queue orders --yes
+replay --queue orders --yes --ignore-health
 replays list
+replays show REPLAY
+replays pause REPLAY
+replays resume REPLAY --ignore-health
+replays cancel OTHER
 peek dlq-queue
 sweep dlq-queue --dry-run
 move dlq-queue elsewhere
 archive list
+archive verify
+archive restore FILE
 alerts list
 alerts test Always
+alerts silence Always
+alerts silence Always --end
 export prometheus-rules
 export grafana
 token create ci --role viewer
 token list
-token revoke ci
+user set ops --role viewer
 user list
-letters discard --queue orders --yes
-policy delete order.* --yes
+user delete ops
+token revoke ci
 topology delete --yes
 """
+NOT_HERE = {"redrive run", "redrive demo"}
+"""The first has a test of its own; the second reads no settings, and its broker is its own."""
+ENDS = {"doctor": 1, "alerts test Always": 1}
+"""What does not end with 0: it finds something, and a sink takes nothing."""
 
 
+def _command(words: str) -> str:
+    """The command that these words run."""
+    first = ["redrive", *words.split()]
+    return next(name for n in (3, 2) if (name := " ".join(first[:n])) in all_commands())
+
+
+def test_no_command_is_left_out() -> None:
+    listed = {_command(words) for words in COMMANDS.strip().splitlines()}
+    assert listed == set(all_commands()) - NOT_HERE
+
+
+async def _letters(store: Store, vhost: str) -> dict[str, str]:
+    """Letters and replays, by what COMMANDS calls them."""
+
+    def here(queue: str) -> Arrival:
+        one = failed("no such currency", queue=queue)
+        letter, envelope = replace(one.letter, vhost=vhost), replace(one.envelope, vhost=vhost)
+        return replace(one, letter=letter, envelope=envelope)
+
+    one, *_ = await store.letters.add(
+        [here(each) for each in ("orders", "orders", "bills", "waste")]
+    )
+    names = {"LETTER": one.letter.id, "GROUP": one.letter.fingerprint}
+    order = ReplayOrder(actor="me", described="bills")
+    for name in ("REPLAY", "OTHER"):
+        names[name] = new_id()
+        assert await store.replays.create(names[name], vhost, Filters(queue="bills"), order)
+    return names
+
+
+async def _retired(store: Store, archive: Path) -> str:
+    """A file of cold storage, with a letter that is in the store no more."""
+    storage = ColdStorage(archive)
+    await letter_in(store, State.ARCHIVED)
+    store.clock.ahead = PERIODS[State.ARCHIVED] * 10
+    await Retention(store.expiry, storage, PERIODS).round()
+    store.clock.ahead = timedelta()
+    (name,) = storage.names()
+    return name
+
+
+async def _fill(planted: Planted, vhost: Vhost, archive: Path) -> dict[str, str]:
+    """Something for every command to do; the names of it."""
+    await publish(vhost.url, dead_messages(["one", "two", "three"], "dlq-queue"))
+    async with letter_store(planted.urls()["store.url"]) as store:
+        file = await _retired(store, archive)
+        return {"FILE": file, **await _letters(store, vhost.name)}
+
+
+@pytest.fixture
+def ran(
+    redrive: Redrive,
+    planted: Planted,
+    vhost: Vhost,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> dict[str, Ran]:
+    """Every command as it ended, in one output."""
+    for line in ("db upgrade", "topology apply"):
+        assert redrive(*line.split()).code == 0
+    for queue in ("orders", "bills", "elsewhere"):
+        Foreign(vhost).declare(queue, "classic")
+    names = asyncio.run(_fill(planted, vhost, tmp_path / "redrive" / "archive"))
+    password = planted.garden["password of a user"].value
+    ran = {}
+    for line in COMMANDS.strip().splitlines():
+        _typed(monkeypatch, password)
+        words = [names.get(word, word) for word in line.split()]
+        ran[line] = redrive(*words, "--output", request.param)
+    return ran
+
+
+def _typed(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """What a command reads that reads stdin."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(f"{text}\n".encode())))
+
+
+@pytest.mark.parametrize("ran", ["table", "json"], indirect=True)
 def test_no_command_shows_or_writes_a_secret(
-    redrive: Redrive, planted: Planted, tmp_path: Path, receiver: Receiver
+    ran: dict[str, Ran], planted: Planted, tmp_path: Path, receiver: Receiver
 ) -> None:
     garden = planted.garden
-    assert redrive("db", "upgrade").code == 0
-
-    async def add() -> str:
-        async with letter_store(planted.urls()["store.url"]) as store:
-            one, _ = await store.letters.add([failed("no such currency"), failed("too slow")])
-            return one.letter.id
-
-    letter = asyncio.run(add())
-    ran: dict[str, Ran] = {}
-    for words in COMMANDS.replace("LETTER", letter).strip().splitlines():
-        for output in ("table", "json"):
-            ran[f"{words} {output}"] = redrive(*words.split(), "--output", output)
-    assert [f"{words}: {each.err}" for words, each in ran.items() if each.code == 2] == []
+    ended = {words: (each.code, each.err) for words, each in ran.items()}
+    assert {words: end for words, end in ended.items() if end[0] != ENDS.get(words, 0)} == {}
     leaked = {words: garden.found_in(each.out + each.err) for words, each in ran.items()}
     assert {words: names for words, names in leaked.items() if names} == {}
-    assert "****" in ran["config show table"].out
+    assert "****" in ran["config show"].out
     # What the sinks were told, and what is left in files, holds nothing that is another's.
     assert receiver.received
     for each in receiver.received:
@@ -264,3 +378,20 @@ def test_no_failure_shows_a_secret(
             monkeypatch.delenv(f"REDRIVE_{key.upper()}")
     assert failures >= len(_wrong(planted)), "each of these fails at least one command"
     assert not [name for name in os.environ if name.startswith("REDRIVE_")]
+
+
+def test_no_password_that_is_not_taken_is_shown(
+    redrive: Redrive, planted: Planted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = planted.garden["password of a user"]
+    away = planted.toml(**_wrong(planted)["a database that does not answer"])
+    for password, settings, code in (
+        (secret.value * MOST_PASSWORD, planted.toml(), 2),
+        (secret.tail[: LEAST_PASSWORD - 1], planted.toml(), 2),
+        (secret.value, away, 1),
+    ):
+        _typed(monkeypatch, password)
+        ran = redrive("user", "set", "ops", "--role", "viewer", settings=settings)
+        assert ran.code == code
+        assert password not in ran.out + ran.err
+        assert planted.garden.found_in(ran.out + ran.err) == []

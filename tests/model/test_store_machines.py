@@ -1,7 +1,8 @@
-"""Leases and replay jobs on the real store, under any sequence of steps, crashes and delays.
+"""Leases and replay jobs on the real stores, under any sequence of steps, crashes and delays.
 
 What a model of the outside remembers (which copies were published, which were handled) is compared
 with what the store does: sender_protocol.py is the same with every sequence, and without a store.
+On PostgreSQL, others also have rows in hand meanwhile, as in the middle of a claim of theirs.
 """
 
 from __future__ import annotations
@@ -10,14 +11,22 @@ import asyncio
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import settings
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from sqlalchemy import Table, select
 
 from redrive.domain.filters import Filters
 from redrive.domain.letter import Attempt, Claim, Head, Letter, Result
@@ -26,9 +35,10 @@ from redrive.domain.replay import Destination, Replay, ReplayOrder, ReplayState
 from redrive.domain.verdict import Receipt, Verdict, on_silence
 from redrive.errors import OrderRefused
 from redrive.store.replays import Batch
+from redrive.store.schema import redrive_letter, redrive_replay
 from redrive.store.sendings import Outcome
 from redrive.store.store import open_letter_store
-from tests.services.empty_stores import prepare
+from tests.services.empty_stores import empty, prepare
 from tests.services.sending import (
     LEASE,
     QUEUE,
@@ -43,8 +53,12 @@ from tests.services.sending import (
 )
 
 FAST = Path("/dev/shm")  # no disk behind it, where there is one
-SETTINGS = settings(max_examples=25, stateful_step_count=30, deadline=None)
+EXAMPLES = {"sqlite": 16, "postgresql": 5}
+"""PostgreSQL's are fewer, since most of the code is the same and each takes longer."""
 WORKERS = st.sampled_from(["worker-1", "worker-2"])
+
+AT_ONCE = 20.0
+"""Seconds: what has not gone by then waits for a row that is not let go."""
 
 T = TypeVar("T")
 
@@ -52,17 +66,33 @@ T = TypeVar("T")
 class OnAStore(RuleBasedStateMachine):
     """A machine with a store of its own, whose clock is set by hand."""
 
-    def __init__(self) -> None:
+    def __init__(self, postgresql: str | None) -> None:
+        """`postgresql`: the URL of a store that it may empty; without, it makes one of SQLite."""
         super().__init__()
         self.loop = asyncio.new_event_loop()
         within = FAST if FAST.is_dir() else None
         self.folder = Path(tempfile.mkdtemp(prefix="redrive-model-", dir=within))
-        url = f"sqlite:///{self.folder}/redrive.db"
-        self.run(prepare(url))
+        self.locks_rows = postgresql is not None
+        url = postgresql or f"sqlite:///{self.folder}/redrive.db"
+        if postgresql is None:
+            self.run(prepare(url))
+        else:
+            empty(url)
         self.store = self.run(open_letter_store(url))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(work)
+
+    def beside(self, table: Table, id_: str, work: Coroutine[Any, Any, T]) -> T:
+        """What the work gives while another process has that row in hand; it does not wait."""
+
+        async def run() -> T:
+            row = select(table.c.id).where(table.c.id == id_).with_for_update()
+            async with self.store.database.writing() as other, asyncio.timeout(AT_ONCE):
+                await other.execute(row)
+                return await work
+
+        return self.run(run())
 
     def teardown(self) -> None:
         try:
@@ -81,8 +111,8 @@ class OnAStore(RuleBasedStateMachine):
 class Leases(OnAStore):
     """Workers claim, send, are killed or sleep; consumers handle, fail, or send receipts."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, postgresql: str | None) -> None:
+        super().__init__(postgresql)
         self.hands: dict[str, list[Claim]] = {}
         self.confirmed: dict[str, list[Claim]] = {}
         """In the broker; their worker has not recorded them."""
@@ -102,7 +132,19 @@ class Leases(OnAStore):
 
     @rule(worker=WORKERS, limit=st.integers(1, 3))
     def claims(self, worker: str, limit: int) -> None:
-        for claim in self.run(claimed(self.store, worker=worker, limit=limit)):
+        self._has(worker, self.run(claimed(self.store, worker=worker, limit=limit)))
+
+    @precondition(lambda self: self.locks_rows)
+    @rule(worker=WORKERS, limit=st.integers(1, 3), place=st.integers(0, 3))
+    def claims_while_another_is_at_a_letter(self, worker: str, limit: int, place: int) -> None:
+        held = self.ids[place % len(self.ids)]
+        work = claimed(self.store, worker=worker, limit=limit)
+        claims = self.beside(redrive_letter, held, work)
+        assert held not in [claim.letter.id for claim in claims]
+        self._has(worker, claims)
+
+    def _has(self, worker: str, claims: Iterable[Claim]) -> None:
+        for claim in claims:
             id_ = claim.letter.id
             assert id_ not in self.outstanding, "nobody knows yet what became of the last copy"
             assert claim.generation == self.generations[id_] + 1
@@ -151,6 +193,16 @@ class Leases(OnAStore):
         """Also of workers that only slept, and will record later."""
         later(self.store, LEASE)
         self.run(self.store.verdicts.end_leases(LEASE, verdict_after=VERDICT_AFTER))
+
+    @precondition(lambda self: self.locks_rows)
+    @rule(place=st.integers(0, 3))
+    def leases_end_while_another_is_at_a_letter(self, place: int) -> None:
+        held = self.ids[place % len(self.ids)]
+        before = self.letter(held)
+        later(self.store, LEASE)
+        work = self.store.verdicts.end_leases(LEASE, verdict_after=VERDICT_AFTER)
+        self.beside(redrive_letter, held, work)
+        assert self.letter(held) == before
 
     @precondition(lambda self: self.queued)
     @rule(tells=st.booleans())
@@ -215,8 +267,8 @@ class Leases(OnAStore):
 class ReplayJobs(OnAStore):
     """Processes run one job, are killed, lose their lease; people pause, resume, cancel."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, postgresql: str | None) -> None:
+        super().__init__(postgresql)
         self.claimed: list[str] = []
         self.skipped: list[str] = []
         self.open: list[tuple[str, Batch]] = []
@@ -241,6 +293,12 @@ class ReplayJobs(OnAStore):
         taken = self.run(self.store.replays.take(VHOST, worker, LEASE))
         free = before.locked_by is None or self._lease_is_over(before)
         assert (taken is not None) is (before.state is ReplayState.RUNNING and free)
+
+    @precondition(lambda self: self.locks_rows)
+    @rule(worker=WORKERS)
+    def somebody_would_take_it_while_another_is_at_it(self, worker: str) -> None:
+        work = self.store.replays.take(VHOST, worker, LEASE)
+        assert self.beside(redrive_replay, self.job.id, work) is None
 
     def _lease_is_over(self, job: Replay) -> bool:
         assert job.locked_at is not None
@@ -354,7 +412,16 @@ def _to_origin(one: Letter | Head) -> Destination | None:
     return None if one.queue is None else Destination(queue=one.queue)
 
 
-TestLeases = Leases.TestCase
-TestLeases.settings = SETTINGS
-TestReplayJobs = ReplayJobs.TestCase
-TestReplayJobs.settings = SETTINGS
+@pytest.mark.parametrize("machine", [Leases, ReplayJobs])
+@pytest.mark.parametrize("engine", list(EXAMPLES))
+def test_whatever_happens_the_store_does_what_was_promised(
+    machine: type[Leases | ReplayJobs], engine: str, request: pytest.FixtureRequest
+) -> None:
+    url = request.getfixturevalue("store_database") if engine == "postgresql" else None
+    enough = settings(max_examples=EXAMPLES[engine], stateful_step_count=30, deadline=None)
+
+    class Here(machine):  # type: ignore[misc, valid-type]  # hypothesis makes it without arguments
+        def __init__(self) -> None:
+            super().__init__(url)
+
+    run_state_machine_as_test(Here, settings=enough)
