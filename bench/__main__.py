@@ -115,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
         "consumer  a handler that does nothing, against aio-pika and FastStream\n"
         "api     answers with a million letters against few, and what live clients cost\n"
         "metrics  what metrics and alerts cost the collector, /metrics at a million letters\n"
-        "scaleout  one role in 1, 2 and 4 processes on a cluster, and the cost of a message",
+        "scaleout  redrive run in 1, 2 and 4 processes on a cluster, and the cost of a message",
     )
     parser.add_argument(
         "name", nargs="?", choices=BENCHES, help="which one; all of them if none is named"

@@ -142,7 +142,7 @@ async def _growth(stage: Stage, server: PrivatePostgres, options: Options) -> di
                     seen.append(process.memory_info().rss / 2**20)
                 if first and first % 100_000 == 0:
                     say(f"collector: {first:,} of {messages:,} messages streamed")
-            await _stored(store, messages)
+            await stored(store, messages)
             await collector.finish()
         finally:
             await collector.abandon()
@@ -150,7 +150,7 @@ async def _growth(stage: Stage, server: PrivatePostgres, options: Options) -> di
     return {"messages": messages, "warm_mb": seen[0], "peak_mb": max(seen), "last_mb": seen[-1]}
 
 
-async def _stored(store: Store, messages: int) -> None:
+async def stored(store: Store, messages: int) -> None:
     """Wait until all are in the store: what is on its way to a collector that stops goes back."""
     deadline = time.monotonic() + _STUCK_AFTER
     while (there := (await store.books.ledger()).received) != messages:

@@ -121,7 +121,7 @@ async def _choosing(server: PrivatePostgres, engine: str, options: Options) -> t
         return few, await _time(store, chosen)
 
 
-async def _analyze(store: Store) -> None:
+async def analyze(store: Store) -> None:
     """As PostgreSQL does by itself within a minute; a store is filled faster than that here."""
     if not store.database.is_sqlite:
         async with store.database.writing() as connection:
@@ -130,7 +130,7 @@ async def _analyze(store: Store) -> None:
 
 async def _time(store: Store, chosen: int) -> float:
     """By a filter that an index serves, as a group or a queue is."""
-    await _analyze(store)
+    await analyze(store)
     found = []
     for _ in range(_TIMES):
         name = letter_id(datetime.now(UTC), random.getrandbits(74))

@@ -1,39 +1,77 @@
-"""Scale-out: one role in 1, 2 and 4 processes, against one PostgreSQL and one cluster of three.
+"""Scale-out: `redrive run` in 1, 2 and 4 processes, against one PostgreSQL and a cluster of three.
 
-- collecting: `dlq-queue` into PostgreSQL.
-- retrying: `retry-queue` into a tier.
+- collecting, `--roles collector`: `dlq-queue` into PostgreSQL.
+- retrying, `--roles retrier`: `retry-queue` into a tier.
+- reviving, `--roles worker`: letters that are due, out of PostgreSQL into their origin queue.
 
-Beside the rate stands what each message costs in CPU on each side. Here they all share a few cores,
-so the rate ends where the cores do; the costs say what each side would need elsewhere.
+The processes are what a user starts, with default settings but for the tier (an hour, so that
+nothing comes back meanwhile), a policy and a rule for everything. Nothing is measured of their
+start: when all of them work (each has logged `run.ready`), they are paused (SIGSTOP), the queue is
+filled or the letters become due, and all go on at once. The rate is that from the first message
+seen to have moved to the last. Of `dlq-queue` only what is ready is seen, so what the processes
+have in hand counts neither at the beginning nor at the end, where it is the same: their prefetch.
+Afterwards every message must be in the store, in the tier, or in the origin queue, once.
+
+Beside the rate stands what each message costs in CPU on each side, over the same stretch. Here they
+all share a few cores, so the rate ends where the cores do; the costs say what each side would need
+elsewhere.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import tempfile
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
 from statistics import median
 
 import psutil
+from sqlalchemy import update
 
-from bench.clients import MoverProcess, start_retrier
-from bench.collector import empty_store, start_collector
+from bench.collector import empty_store, stored
 from bench.figures import Sample, pace, within_rounds
 from bench.letters import dead_letters
+from bench.movers import PREFETCH
 from bench.options import Options
+from bench.reading import fill
+from bench.replay import analyze
 from bench.report import Result, Table, number
 from bench.retrier import laid_out
-from bench.stage import CORES, SOURCE, BenchFailed, Stage, machine_busy, say
-from redrive.amqp import connect, parse_addresses
+from bench.stage import CORES, TARGET, BenchFailed, Stage, machine_busy, say
+from redrive.amqp import Properties, connect, parse_addresses
 from redrive.broker.private import PrivateCluster
+from redrive.broker.processes import GuardedProcess
+from redrive.broker.topology import return_key
+from redrive.domain import headers
+from redrive.domain.strategy import Strategy
+from redrive.store.schema import redrive_letter
+from redrive.store.store import Store
+from redrive.work.understand import utc_now
+from tests.acceptance.command_line import ENDS_WITHIN, CommandLine
+from tests.services.eventually import eventually_async
 from tests.services.postgres import PrivatePostgres
 
 _ROUNDS = 5
-_FULL, _QUICK = 40_000, 4_000
+_QUICK = 4
+"""The part of the messages: more than four processes fetch before they begin."""
 _PROCESSES = (1, 2, 4)
-_COLLECTING, _RETRYING = "collecting", "retrying"
 _HOUR = "1h"
+_DEAD, _RETRY, _TIER = "dlq-queue", "retry-queue", "queue.delay.1"
+_SETTINGS = """\
+[[policy]]
+name = "#"
+[[classify]]
+error_type = "*"
+strategy = "immediate"
+"""
+_DUE_IN = timedelta(seconds=30)
+"""What four processes have to start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,14 +102,14 @@ Shares = dict[str, dict[int, list[Share]]]
 
 
 async def run(stage: Stage, options: Options) -> Result:
-    """Both roles, every number of processes, interleaved within each round."""
-    messages = _QUICK if options.quick else _FULL
+    """All roles, every number of processes, interleaved within each round."""
     found: Shares = {role: {count: [] for count in _PROCESSES} for role in _MEASURED}
     with PrivatePostgres() as postgres:
         async with _cluster() as (cluster, looking):
             ground = Ground(looking, cluster, postgres)
             for round_ in range(1 if options.quick else _ROUNDS):
-                for role, measure in _MEASURED.items():
+                for role, (measure, full) in _MEASURED.items():
+                    messages = full // _QUICK if options.quick else full
                     first = round_ % len(_PROCESSES)
                     for count in (*_PROCESSES[first:], *_PROCESSES[:first]):
                         found[role][count].append(await measure(ground, count, messages))
@@ -110,56 +148,158 @@ def _words(found: Shares) -> str:
 
 async def _collecting(ground: Ground, count: int, messages: int) -> Share:
     stage = ground.stage
-    await stage.declare(SOURCE, "quorum")
-    await stage.publish(dead_letters(SOURCE, messages))
-    async with empty_store(ground.postgres, "PostgreSQL") as (url, store):
-        movers = [await start_collector(stage, url) for _ in range(count)]
-        share = await _measured(ground, movers, messages, lambda: stage.drain(SOURCE, messages))
-        if (await store.books.ledger()).received != messages:
+    async with _empty(ground) as (url, store):
+        async with _paused(ground, url, "collector", count) as processes:
+            await stage.publish(dead_letters(_DEAD, messages))
+            share = await _measured(ground, processes, lambda: stage.drain(_DEAD, messages))
+            await stored(store, messages)
+        received = (await store.books.ledger()).received
+        if received != messages or await stage.depth(_DEAD):
             raise BenchFailed(f"{count} collectors: not every message is in the store once")
-    await stage.delete(SOURCE)
     return share
 
 
 async def _retrying(ground: Ground, count: int, messages: int) -> Share:
     stage = ground.stage
-    async with laid_out(stage, _HOUR):
-        await stage.fill("retry-queue", messages)
-        movers = [await start_retrier(stage, _HOUR, "retry-queue") for _ in range(count)]
-        return await _measured(
-            ground, movers, messages, lambda: stage.watch("queue.delay.1", messages)
+    async with _empty(ground) as (url, _):
+        async with _paused(ground, url, "retrier", count) as processes:
+            await stage.fill(_RETRY, messages)
+            share = await _measured(ground, processes, lambda: stage.watch(_TIER, messages))
+        depths = [await stage.depth(queue) for queue in (_TIER, _RETRY, _DEAD)]
+        if depths != [messages, 0, 0]:
+            raise BenchFailed(f"{count} retriers: not every message is in the tier once")
+    return share
+
+
+async def _reviving(ground: Ground, count: int, letters: int) -> Share:
+    stage = ground.stage
+    async with _empty(ground) as (url, store):
+        await stage.declare(TARGET, "quorum")
+        await stage.channel.bind_queue(TARGET, "redrive-return", return_key(TARGET))
+        await fill(store, 0, letters)
+        await _become_due(store)
+        await analyze(store)
+        due_at = time.monotonic() + _DUE_IN.total_seconds()
+        async with _paused(ground, url, "worker", count) as processes:
+            if await stage.depth(TARGET):
+                raise BenchFailed(f"{count} workers: letters were due before all had started")
+            await asyncio.sleep(due_at - time.monotonic())
+            share = await _measured(ground, processes, lambda: stage.watch(TARGET, letters))
+        if await stage.depth(TARGET) != letters or await _letters_in(stage, letters) != letters:
+            raise BenchFailed(f"{count} workers: not every letter is in its origin queue once")
+        await stage.delete(TARGET)
+    return share
+
+
+_MEASURED = {
+    "collecting": (_collecting, 40_000),
+    "retrying": (_retrying, 40_000),
+    "reviving": (_reviving, 4_000),
+}
+"""Each role, with the messages of a full run."""
+
+
+async def _become_due(store: Store) -> None:
+    """As a worker leaves letters that it looked at for the first time: with a strategy, and due a
+    little later."""
+    async with store.database.writing() as connection:
+        await connection.execute(
+            update(redrive_letter).values(
+                queue=TARGET, strategy=Strategy.IMMEDIATE, next_retry_at=utc_now() + _DUE_IN
+            )
         )
 
 
-_MEASURED = {_COLLECTING: _collecting, _RETRYING: _retrying}
+async def _letters_in(stage: Stage, messages: int) -> int:
+    """How many letters these messages are of."""
+    connection = await connect(parse_addresses(stage.url), name="bench count")
+    try:
+        consumer = await (await connection.channel()).consume(TARGET, prefetch=PREFETCH)
+        found: list[object] = []
+        while len(found) < messages:
+            for delivery in await consumer.next_batch():
+                found.append(Properties.read(delivery.properties).header(headers.LETTER))
+                consumer.ack(delivery)
+            consumer.flush()
+    finally:
+        await connection.close()
+    return len(set(found))
+
+
+@asynccontextmanager
+async def _empty(ground: Ground) -> AsyncIterator[tuple[str, Store]]:
+    """Empty queues and an empty store, gone afterwards."""
+    async with (
+        laid_out(ground.stage, _HOUR),
+        empty_store(ground.postgres, "PostgreSQL") as (url, store),
+    ):
+        yield url, store
+
+
+@asynccontextmanager
+async def _paused(
+    ground: Ground, store_url: str, role: str, count: int
+) -> AsyncIterator[list[GuardedProcess]]:
+    """`redrive run` with one role, so many times: at work, and paused. At the end they drain."""
+    with tempfile.TemporaryDirectory(prefix="redrive-bench-", dir="/var/tmp") as folder:
+        redrive = CommandLine(
+            Path(folder),
+            ground.cluster.url(),
+            [_HOUR],
+            store_url=store_url,
+            more=_SETTINGS,
+            environment={key: os.environ[key] for key in ("PYTHONPATH",) if key in os.environ},
+        )
+        redrive.write_settings()
+        processes = [redrive.start("run", "--roles", role) for _ in range(count)]
+        try:
+            await _all_ready(redrive, count)
+            for process in processes:
+                process.pause()
+            yield processes
+            ends = (asyncio.to_thread(process.terminate, ENDS_WITHIN) for process in processes)
+            if not all(await asyncio.gather(*ends)) or any(each.exit_code for each in processes):
+                raise BenchFailed(f"{count} of {role}: not all of them ended in good order")
+        finally:
+            for process in processes:
+                process.kill()
+
+
+async def _all_ready(redrive: CommandLine, count: int) -> None:
+    try:
+        await eventually_async(
+            lambda: len(redrive.logged("run.ready")) == count, what=f"{count} processes are ready"
+        )
+    except AssertionError as error:
+        raise BenchFailed(str(error)) from error
 
 
 async def _measured(
     ground: Ground,
-    movers: Sequence[MoverProcess],
-    messages: int,
+    processes: Sequence[GuardedProcess],
     done: Callable[[], Awaitable[list[Sample]]],
 ) -> Share:
-    try:
-        await ground.stage.calm()
-        before = (machine_busy(), ground.brokers_cpu(), _cpu(ground.postgres.pid))
-        for mover in movers:
-            await mover.go()
-        samples = await done()
-        busy = machine_busy() - before[0]
-        used = [(await mover.finish()).cpu_s for mover in movers]
-        brokers = ground.brokers_cpu() - before[1]
-        postgres = _cpu(ground.postgres.pid) - before[2]
-    finally:
-        for mover in movers:
-            await mover.abandon()
+    await ground.stage.calm()
+    before = _used(ground, processes)
+    for process in processes:
+        process.send(signal.SIGCONT)
+    samples = await done()
+    used = [b - a for a, b in zip(before, _used(ground, processes), strict=True)]
+    (began, already), (ended, moved) = samples[0], samples[-1]
+    redrive, brokers, postgres = (each / (moved - already) * 1e6 for each in used[:3])
     return Share(
         per_second=pace(samples),
-        redrive_us=sum(used) / messages * 1e6,
-        brokers_us=brokers / messages * 1e6,
-        postgres_us=postgres / messages * 1e6,
-        busy=busy / (samples[-1][0] - samples[0][0]) / CORES,
+        redrive_us=redrive,
+        brokers_us=brokers,
+        postgres_us=postgres,
+        busy=used[3] / (ended - began) / CORES,
     )
+
+
+def _used(ground: Ground, processes: Sequence[GuardedProcess]) -> tuple[float, ...]:
+    """Seconds of CPU: of Redrive, the brokers, PostgreSQL, and of anybody."""
+    redrive = sum(_cpu(process.pid) for process in processes)
+    return redrive, ground.brokers_cpu(), _cpu(ground.postgres.pid), machine_busy()
 
 
 def _cpu(pid: int) -> float:
@@ -174,7 +314,7 @@ def _cpu(pid: int) -> float:
 
 def _result(found: Shares) -> Result:
     table = Table(
-        title="One role in several processes, one PostgreSQL, three nodes, quorum queues",
+        title="`redrive run` with one role: one PostgreSQL, three nodes, quorum queues",
         columns=(
             "role",
             "processes",
