@@ -119,8 +119,9 @@ def test_a_sending_that_counts_as_refused_was_in_no_queue() -> None:
 
 def test_a_storm_in_which_messages_do_not_end_as_they_are_meant_to_is_wrong() -> None:
     assert idle(replace(NOTHING, consumed=[TAKEN]), []) == []
-    (told,) = idle(replace(NOTHING, letters=[DEAD]), [])
-    assert told == "only 0 of 1 messages 'passes' ended as they are meant to"
+    four = [replace(PUBLISHED, message=Message(0.0, f"passes-{n}", ORDERS, 10)) for n in range(4)]
+    (told,) = idle(replace(NOTHING, published=four, letters=[DEAD]), [])
+    assert told == "only 0 of 4 of 'passes' in orders ended as they should"
     (told,) = idle(replace(NOTHING, published=[replace(PUBLISHED, confirmed=False)]), [])
     assert told == "only 0 of 1 publishes were confirmed"
 

@@ -1,7 +1,7 @@
 """Whether anything happened at all: accounts of a storm in which nothing worked would be right.
 
-Pure. Of each kind of message most must have ended as it is meant to, and of what operators do again
-and again something must have been done. A few may fail, for that is what faults do.
+Pure. Of each kind of message, in each queue, most must have ended as they are meant to, and of what
+operators do again and again something must have been done. A few may fail: that is what faults do.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from typing import Final
 
 from tests.faults.storm.accounts import Found
 from tests.faults.storm.journal import Done
-from tests.faults.storm.messages import kind_of
 from tests.faults.storm.plan import Deed
 
 FEW: Final = 4
-"""How often something was tried before it has to have been done once."""
+"""How many there have to be, or how often something was tried, before it says anything."""
 DONE: Final = frozenset({"exit 0", "done"})
 FOLLOWS_TO_THE_END: Final = Deed.REPLAY
 """It fails if a single letter fails again, as some always do; what it sent is among the ends."""
@@ -49,18 +48,18 @@ def idle(found: Found, done: Iterable[Done]) -> list[str]:
 
 
 def _messages(found: Found) -> Iterator[str]:
-    sent: dict[str, list[str]] = defaultdict(list)
+    sent: dict[tuple[str, str], list[str]] = defaultdict(list)
     for each in found.published:
         if each.confirmed:
-            sent[kind_of(each.message.identity)].append(each.message.identity)
+            sent[each.message.kind, each.message.queue].append(each.message.identity)
     confirmed = sum(map(len, sent.values()))
     if confirmed <= len(found.published) / 2:
         yield f"only {confirmed} of {len(found.published)} publishes were confirmed"
     ends = Ends(found)
-    for kind, identities in sent.items():
+    for (kind, queue), identities in sent.items():
         ended = len(MEANT[kind](ends).intersection(identities))
-        if ended <= len(identities) / 2:
-            yield f"only {ended} of {len(identities)} messages '{kind}' ended as they are meant to"
+        if ended <= len(identities) / 2 and len(identities) >= FEW:
+            yield f"only {ended} of {len(identities)} of '{kind}' in {queue} ended as they should"
 
 
 def _deeds(done: Iterable[Done]) -> Iterator[str]:
