@@ -120,8 +120,13 @@ def test_a_sending_that_counts_as_refused_was_in_no_queue() -> None:
 def test_a_storm_in_which_messages_do_not_end_as_they_are_meant_to_is_wrong() -> None:
     assert idle(replace(NOTHING, consumed=[TAKEN]), []) == []
     four = [replace(PUBLISHED, message=Message(0.0, f"passes-{n}", ORDERS, 10)) for n in range(4)]
-    (told,) = idle(replace(NOTHING, published=four, letters=[DEAD]), [])
-    assert told == "only 0 of 4 of 'passes' in orders ended as they should"
+    assert idle(replace(NOTHING, published=four, letters=[DEAD]), []) == [
+        "none of 4 of 'passes' in orders ended as they should",
+        "only 0 of 4 of 'passes' ended as they should",
+    ]
+    taken = [replace(TAKEN, identity=f"passes-{n}") for n in range(2)]
+    (told,) = idle(replace(NOTHING, published=four, consumed=taken), [])
+    assert told == "only 2 of 4 of 'passes' ended as they should"
     (told,) = idle(replace(NOTHING, published=[replace(PUBLISHED, confirmed=False)]), [])
     assert told == "only 0 of 1 publishes were confirmed"
 

@@ -26,6 +26,9 @@ def main() -> int:
     print(plan.command, file=sys.stderr)  # noqa: T201
     try:
         ended = asyncio.run(run(plan, root_of(os.environ.get("REDRIVE_TEST_RABBITMQ", ""))))
+    except KeyboardInterrupt:
+        print(f"interrupted; the same plan again: {plan.command}", file=sys.stderr)  # noqa: T201
+        return 130
     except Exception:  # noqa: BLE001 - whatever it was, the last line says how to have it again
         traceback.print_exc()
         print(f"the same plan again: {plan.command}", file=sys.stderr)  # noqa: T201

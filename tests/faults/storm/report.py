@@ -19,7 +19,7 @@ def report(plan: Plan, journal: Journal, accounts: Accounts, problems: Sequence[
 def _table_of_all(plan: Plan, journal: Journal, accounts: Accounts) -> Iterator[str]:
     found = accounts.found
     confirmed = sum(each.confirmed for each in found.published)
-    yield f"storm of seed {plan.seed}, {plan.seconds:g} s, {plan.nodes} broker nodes"
+    yield f"storm of seed {plan.seed}, {plan.seconds:g} s, broker nodes: {plan.nodes}"
     yield from _table(
         "published", {"confirmed": confirmed, "in doubt": len(found.published) - confirmed}
     )
