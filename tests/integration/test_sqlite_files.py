@@ -128,6 +128,32 @@ def test_a_store_on_a_read_only_file_system_can_be_read(redrive: Redrive) -> Non
         code, _, err = redrive("letters", "discard", letter_id, "--yes")
     assert code == 1
     assert "attempt to write a readonly database; grant this user the right to write" in err
+    assert "copy the file to a folder that can be written" in err
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[None]:
+    """Mount one of 8 MB meanwhile."""
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", folder], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def test_of_a_full_disk_the_error_says_to_look_at_the_disk(redrive: Redrive) -> None:
+    redrive.add(failed("x"))
+    disk = redrive.folder / "disk"
+    with small_disk(disk):
+        shutil.copy(redrive.folder / "redrive.db", disk)
+        with (disk / "filling").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while file.write(bytes(4096)):
+                pass
+        code, out, err = redrive("letters", "list", store=f"sqlite:///{disk}/redrive.db")
+    assert (code, out) == (1, "")
+    assert "disk is full" in err
+    assert "that the database runs" not in err
 
 
 def test_what_is_only_in_the_log_is_read_on_a_read_only_file_system_or_nothing_is(

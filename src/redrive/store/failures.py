@@ -37,9 +37,12 @@ _SQLITE_REFUSED = ("SQLITE_CONSTRAINT", "SQLITE_TOOBIG", "SQLITE_MISMATCH")
 _SQLITE_REMEDIES = {
     "SQLITE_CANTOPEN": "check {setting}, and that the file and its folder can be read and written;"
     " if they cannot, copy the file, and the -wal file if there is one, to a folder that can",
+    "SQLITE_READONLY": "grant this user the right to write the file and its folder; if their file"
+    " system is read-only, copy the file to a folder that can be written, and set {setting} to it",
     "SQLITE_CORRUPT": "restore a backup of the file, without the -wal and -shm files of this one",
     "SQLITE_NOTADB": "check {setting}; if that is the right file, restore a backup of it",
     "SQLITE_BUSY": "another process holds the database: try again, or use PostgreSQL for several",
+    "SQLITE_IOERR": "look whether the disk is full, or broken",
     "SQLITE_FULL": "make room on the disk; nothing was changed",
 }
 
@@ -99,7 +102,7 @@ def _of_sqlite(message: str, error: sqlite3.Error, setting: str) -> StoreError:
     if name.startswith(_SQLITE_UNREACHABLE):
         return StoreUnreachable(message, remedy=remedy or _CHECK.format(setting=setting))
     if name.startswith(_SQLITE_NO_RIGHT):
-        return StoreReadOnly(message)
+        return StoreReadOnly(message, remedy=remedy)
     if name.startswith(_SQLITE_REFUSED) or isinstance(error, sqlite3.DataError):
         return StoreRefused(message)
     if name == "SQLITE_ERROR" and "no such" in message:
