@@ -41,7 +41,7 @@ def set_(
 ) -> None:
     """Add a user, or change one. The password is asked for, or read from stdin."""
     password = None if keep_password else _password()
-    reason = why_not_user(name, password or "x" * LEAST_PASSWORD)
+    reason = why_not_user(name, "x" * LEAST_PASSWORD if password is None else password)
     if reason is not None:
         raise typer.BadParameter(reason)
     settings = invocation.load().settings

@@ -52,7 +52,8 @@ async def list_users(request: Request) -> Response:
 async def set_user(request: Request, wanted: NewUser) -> Response:
     """Add a user or change one, who has to log in again. The last admin stays one."""
     access = desk_of(request).store.access
-    reason = why_not_user(wanted.name, wanted.password or "x" * LEAST_PASSWORD)
+    password = "x" * LEAST_PASSWORD if wanted.password is None else wanted.password
+    reason = why_not_user(wanted.name, password)
     if reason is not None:
         raise invalid("body.name", reason)
     if wanted.password is None and await access.user(wanted.name) is None:
