@@ -102,6 +102,24 @@ def test_enroll_and_unenroll_leave_everything_exactly_as_it_was(
     assert (again.code, "was not enrolled" in again.err) == (3, True)
 
 
+def test_unenroll_asks_while_messages_wait_that_may_come_back(
+    redrive: Redrive, foreign: Foreign
+) -> None:
+    foreign.declare("orders")
+    assert redrive("topology", "enroll", "orders").code == 0
+    with foreign.channel() as channel:
+        channel.confirm_delivery()
+        channel.basic_publish("retry-exchange", "order.created", b"waits", mandatory=True)
+    refused = redrive("topology", "unenroll", "orders")
+    assert refused.code == 2
+    assert "messages wait to come back to their queues: 1 in retry-queue" in refused.err
+    assert "nobody is there to ask: give --yes" in refused.err
+    assert foreign.in_force("orders")[0] == "redrive-enroll:orders"
+    assert redrive("topology", "unenroll", "orders", "--yes").code == 0
+    eventually(lambda: foreign.in_force("orders")[0] is None)
+    assert redrive("topology", "unenroll", "orders").code == 3  # nothing is asked for nothing
+
+
 def test_enrolling_twice_follows_the_users_policy_that_changed_meanwhile(
     redrive: Redrive, foreign: Foreign
 ) -> None:

@@ -283,6 +283,10 @@ class Enroller:
 
     # Unenroll
 
+    async def is_enrolled(self, queue: str) -> bool:
+        """Whether the queue dead-letters to us by a policy of ours."""
+        return await self._management.policy(policy_name(queue)) is not None
+
     async def unenroll(self, queue: str) -> Unenrolled:
         """Take back what enroll did. Nothing else is touched, and a queue that is gone is fine."""
         policy = await self._management.delete_policy(policy_name(queue))

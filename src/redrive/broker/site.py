@@ -6,6 +6,7 @@ Commands are handed one and need not know the wire.
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from redrive.amqp import Connection
@@ -14,12 +15,12 @@ from redrive.broker.delete import Deleted, Permission, delete
 from redrive.broker.drift import Drift
 from redrive.broker.enroll import Enroller
 from redrive.broker.ladder import with_ladder
-from redrive.broker.live import examine, left_over
+from redrive.broker.live import SpareChannel, examine, left_over
 from redrive.broker.management import Management
 from redrive.broker.own_queues import OwnQueues, own_queues
 from redrive.broker.queues_beside import beside_listed, beside_named
 from redrive.broker.topology import Binding, Topology, describe, with_tiers_beyond
-from redrive.errors import ManagementError
+from redrive.errors import AccessRefused, ManagementError, NotFound
 from redrive.settings import Settings
 
 
@@ -79,6 +80,24 @@ class Site:
             beside = beside_named(self._own, settings, names)
         topology = replace(topology, queues=(*topology.queues, *beside))
         return await delete(topology, self.connection, self.management, permission)
+
+    async def waiting(self) -> dict[str, int]:
+        """Queues in which messages wait that come back to theirs, and how many. Those that the user
+        may not look at are left out."""
+        names = self.settings.topology.names
+        found: dict[str, int] = {}
+        spare = SpareChannel(self.connection)
+        try:
+            for queue in self._with_all().queues:
+                if queue.name in (names.dlq_queue, names.receipts_queue):
+                    continue
+                with suppress(AccessRefused, NotFound):  # NotFound: its node is down
+                    ready, _ = await spare.count(queue.name) or (0, 0)
+                    if ready:
+                        found[queue.name] = ready
+        finally:
+            await spare.close()
+        return found
 
     def enroller(self) -> Enroller:
         names = self.settings.topology.names

@@ -312,10 +312,10 @@ def _how(intent: Intent) -> str:
 
 @app.command()
 @invoked
-def unenroll(invocation: Invocation, queues: _Queues) -> None:
+def unenroll(invocation: Invocation, queues: _Queues, *, yes: _Yes = False) -> None:
     """Take back what enroll did: the policy and the bindings. What was before is in force again."""
     settings = invocation.load().settings
-    outcomes = runtime.run_async(_unenroll(settings, queues))
+    outcomes = runtime.run_async(_unenroll(settings, list(dict.fromkeys(queues)), yes=yes))
     undone = [outcome for outcome in outcomes if outcome.policy or outcome.bindings]
     if invocation.output is Output.JSON:
         items = [
@@ -332,10 +332,21 @@ def unenroll(invocation: Invocation, queues: _Queues) -> None:
         raise typer.Exit(_NOTHING_MATCHED)
 
 
-async def _unenroll(settings: Settings, queues: list[str]) -> list[Unenrolled]:
+async def _unenroll(settings: Settings, queues: list[str], *, yes: bool) -> list[Unenrolled]:
     async with _site(settings, fall_back=False) as site:
         enroller = site.enroller()
-        return [await enroller.unenroll(queue) for queue in dict.fromkeys(queues)]
+        enrolled = [queue for queue in queues if await enroller.is_enrolled(queue)]
+        waiting = await site.waiting() if enrolled else {}
+        if waiting:
+            where = ", ".join(f"{ready} in {queue}" for queue, ready in waiting.items())
+            _note(
+                f"messages wait to come back to their queues: {where}. What"
+                f" {', '.join(enrolled)} rejects of them is not retried any more, and dropped where"
+                " no other dead letter exchange is in force: let them come back first"
+            )
+            if not yes:
+                ask("Unenroll all the same?")
+        return [await enroller.unenroll(queue) for queue in queues]
 
 
 # What people see
