@@ -150,6 +150,21 @@ async def test_only_the_newest_sending_is_settled(store: Store) -> None:
     assert (first.result, second.result) == (Result.RETURNED, Result.RESOLVED)
 
 
+async def test_what_was_refused_settles_nothing_the_sending_before_it_is_settled(
+    store: Store,
+) -> None:
+    given = await in_state(store, State.MANUAL, Result.IN_DOUBT)
+    await sent_by_a_worker(store, given, generation=2, before=State.MANUAL)
+    async with store.database.writing() as connection:
+        second = redrive_attempt.c.generation == 2
+        await connection.execute(
+            update(redrive_attempt).where(second).values(result=Result.REFUSED.value)
+        )
+    await decide(store, "resolve", given.letter.id)
+    first, refused = await store.letters.attempts(given.letter.id)
+    assert (first.result, refused.result) == (Result.RESOLVED, Result.REFUSED)
+
+
 async def test_a_letter_resolved_by_a_person_is_free_and_says_so(store: Store) -> None:
     given = await in_state(store, State.PROCESSING)
     async with store.database.writing() as connection:

@@ -8,8 +8,11 @@ from dataclasses import replace
 import pytest
 
 from redrive.amqp import fields
-from redrive.domain.letter import Arrival, Fate, Result
+from redrive.domain.filters import Filters
+from redrive.domain.letter import Arrival, Claim, Fate, Letter, Result
 from redrive.domain.lifecycle import State
+from redrive.domain.replay import Destination, Replay, ReplayOrder
+from redrive.domain.verdict import on_silence
 from redrive.store.collecting import collect
 from redrive.store.store import Store
 from tests.services.letters import (
@@ -20,6 +23,24 @@ from tests.services.letters import (
     replayed,
     sent_by_a_worker,
 )
+from tests.services.sending import (
+    QUEUE,
+    VERDICT_AFTER,
+    VHOST,
+    all_is_consistent,
+    back,
+    come_back,
+    in_doubt,
+    later,
+    letter,
+    new_id,
+    record,
+    sending,
+    sent,
+    stored,
+)
+
+ME = "job-1"
 
 
 async def test_what_comes_back_as_it_was_sent_is_the_same_letter(store: Store) -> None:
@@ -113,6 +134,22 @@ async def test_a_late_return_does_not_take_a_letter_from_the_sending_after_it(st
     assert await books_are_exact(store)
 
 
+async def test_a_return_counts_where_only_a_refused_sending_came_after_it(store: Store) -> None:
+    await stored(store)
+    (claim,) = await in_doubt(store)
+    await store.verdicts.leave_to_person(VHOST, QUEUE, "in doubt")
+    _, again = await replayed_to(store, Destination(queue=QUEUE), doubtful=True)
+    await record(store, [again], Result.REFUSED, reason="the queue is full")
+    await store.decisions.resolve([claim.letter.id], "me")
+    (kept,) = await come_back(store, [claim])
+    assert (kept.fate, kept.letter.status) == (Fate.RETURNED, State.PENDING)
+    change = (await store.letters.history(claim.letter.id))[-1]
+    assert (change.before, change.after) == (State.RESOLVED, State.PENDING)
+    first, second = await store.letters.attempts(claim.letter.id)
+    assert (first.result, second.result) == (Result.RETURNED, Result.REFUSED)
+    await all_is_consistent(store)
+
+
 async def test_a_letter_that_came_back_for_another_reason_is_in_another_group(
     store: Store,
 ) -> None:
@@ -181,3 +218,134 @@ async def test_a_copy_whose_commit_is_still_under_way_is_seen(store: Store) -> N
         assert not storing.done(), "it waits for the commit before it looks"
     (kept,) = await storing
     assert kept.letter.duplicate_of == first.letter.id
+
+
+# From an exchange, which has more than one queue
+
+
+async def replayed_to(
+    store: Store, to: Destination, filters: Filters | None = None, *, doubtful: bool = False
+) -> tuple[Replay, Claim]:
+    """A replay by which a person sends the one letter there, and the claim."""
+    wanted = ReplayOrder(actor="me", described="", destination=to, doubtful=doubtful)
+    job = await store.replays.create(new_id(), VHOST, filters or Filters(), wanted, worker=ME)
+    assert job is not None
+    (claim,) = (await store.replays.take_batch(job, ME, lambda _: to)).claims
+    return job, claim
+
+
+async def sent_to_an_exchange(store: Store) -> Claim:
+    """A letter of `orders`, by a person's word."""
+    await stored(store)
+    _, claim = await replayed_to(store, Destination(exchange="repairs"))
+    await record(store, [claim])
+    return claim
+
+
+def from_repairs(claim: Claim, queue: str) -> Arrival:
+    """Its message, dead in a queue of that exchange."""
+    came = back(claim, queue)
+    return replace(came, letter=replace(came.letter, exchange="repairs"))
+
+
+def origin(letter: Letter) -> tuple[str | None, str]:
+    return letter.queue, letter.exchange
+
+
+async def test_what_a_person_sent_to_an_exchange_belongs_to_the_queue_where_it_failed_then(
+    store: Store,
+) -> None:
+    claim = await sent_to_an_exchange(store)
+    (kept,) = await store.letters.add([from_repairs(claim, "shipping")])
+    assert (kept.fate, kept.letter.status) == (Fate.RETURNED, State.PENDING)
+    assert origin(kept.letter) == ("shipping", "repairs")
+    assert await letter(store, claim.letter.id) == kept.letter
+    (attempt,) = await store.letters.attempts(claim.letter.id)
+    assert (attempt.result, attempt.queue) == (Result.RETURNED, "shipping")
+    (group,) = (await store.groups.page()).items
+    assert (group.fingerprint, group.queue) == (kept.letter.fingerprint, "shipping")
+    await all_is_consistent(store)
+
+
+async def test_what_comes_back_from_the_letters_own_queue_leaves_its_origin_as_it_was(
+    store: Store,
+) -> None:
+    claim = await sent_to_an_exchange(store)
+    before = await letter(store, claim.letter.id)
+    (kept,) = await store.letters.add([from_repairs(claim, "orders")])
+    assert origin(kept.letter) == origin(before) == ("orders", "shop")
+
+
+@pytest.mark.parametrize("first", ["orders", "shipping"])
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_of_queues_that_fail_alike_with_what_a_person_sent_to_them_each_has_a_letter(
+    store: Store, first: str, at_once: bool
+) -> None:
+    second = "shipping" if first == "orders" else "orders"
+    claim = await sent_to_an_exchange(store)
+    came = [from_repairs(claim, first), from_repairs(claim, second)]
+    batches = [came] if at_once else [[each] for each in came]
+    kept = [each for batch in batches for each in await store.letters.add(batch)]
+    assert [each.fate for each in kept] == [Fate.RETURNED, Fate.DERIVED]
+    assert [each.letter.queue for each in kept] == [first, second]
+    assert kept[1].letter.parent_id == claim.letter.id
+    (copy,) = await store.letters.add([from_repairs(claim, first)])
+    assert (copy.fate, copy.letter.dlq_retry_count) == (Fate.RETURNED, 1)
+    ledger = await store.books.ledger()
+    assert (ledger.received, ledger.returned) == (2, 2)
+    await all_is_consistent(store)
+
+
+async def test_what_its_policy_sent_to_an_exchange_is_one_letter_whatever_queue_it_failed_in(
+    store: Store,
+) -> None:
+    """And goes there again: queues that fail alike would have each other's letters multiply."""
+    await stored(store)
+    (claim,) = await sent(store, sending(None, exchange="shop"))
+    kept = await store.letters.add([back(claim, "shipping"), back(claim, "orders")])
+    assert [each.fate for each in kept] == [Fate.RETURNED] * 2
+    order = ReplayOrder(actor="me", described="")
+    job = await store.replays.create(new_id(), VHOST, Filters(), order, worker=ME)
+    assert job is not None
+    there = Destination(exchange="shop")
+    (claim,) = (await store.replays.take_batch(job, ME, lambda _: there)).claims
+    kept = await store.letters.add([back(claim, "shipping"), back(claim, "orders")])
+    assert [each.fate for each in kept] == [Fate.RETURNED] * 2
+    assert (await letter(store, claim.letter.id)).queue == "orders"
+
+
+async def test_a_late_copy_of_another_queue_is_not_lost_in_a_letter_that_was_sent_again(
+    store: Store,
+) -> None:
+    claim = await sent_to_an_exchange(store)
+    later(store, VERDICT_AFTER)
+    await store.verdicts.settle_silent(VHOST, lambda _, sent: on_silence(sent, dead_letters=True))
+    later(store, VERDICT_AFTER)
+    resolved = Filters(status=(State.RESOLVED,))
+    _, again = await replayed_to(store, Destination(queue="orders"), resolved)
+    await record(store, [again])
+    kept = await store.letters.add([from_repairs(claim, "shipping"), from_repairs(claim, "orders")])
+    assert [each.fate for each in kept] == [Fate.DERIVED, Fate.RETURNED]
+    there = await letter(store, claim.letter.id)
+    assert (there.status, there.queue) == (State.PROCESSING, "orders")
+    await all_is_consistent(store)
+
+
+async def test_what_a_replay_sent_to_an_exchange_is_told_apart_when_that_is_deleted(
+    store: Store,
+) -> None:
+    await stored(store)
+    job, claim = await replayed_to(store, Destination(exchange="repairs"))
+    await record(store, [claim])
+    assert await store.expiry.delete_replay(job.id)
+    came = [from_repairs(claim, "shipping"), from_repairs(claim, "orders")]
+    assert [each.fate for each in await store.letters.add(came)] == [Fate.RETURNED, Fate.DERIVED]
+
+
+async def test_a_letter_that_did_not_tell_where_it_failed_does_so_once_it_failed_again(
+    store: Store,
+) -> None:
+    await store.letters.add([arrival(headers={})])
+    _, claim = await replayed_to(store, Destination(exchange="repairs"))
+    (kept,) = await store.letters.add([from_repairs(claim, "shipping")])
+    assert (kept.fate, origin(kept.letter)) == (Fate.RETURNED, ("shipping", "repairs"))

@@ -35,7 +35,7 @@ from tests.services.eventually import eventually_async
 from tests.services.letters import arrival, books_are_exact, died_in, letter_store
 from tests.services.moving import channel_to, connector, declare, holds, publish, ready, take_all
 from tests.services.plugin import Vhost
-from tests.services.retrying import handling, parking
+from tests.services.retrying import declare_origin, handling, parking
 from tests.services.reviving import (
     KEY,
     LEASE,
@@ -523,6 +523,43 @@ async def test_a_letter_is_sent_by_an_exchange_and_comes_back_as_the_same(site: 
         await replay(site, destination=Destination(exchange="work"))
         await consumer.has_seen(1)
         await site.becomes(PENDING, revivals=1)
+
+
+async def test_what_another_queue_of_an_exchange_rejects_is_sent_to_that_queue_alone(
+    site: Site,
+) -> None:
+    await in_manual(site)
+    await declare_origin(site.url, "beside", "quorum", KEY)
+    async with (
+        handling(site.url, QUEUE, accepts_replays) as consumer,
+        handling(site.url, "beside", rejects) as beside,
+    ):
+        await replay(site, destination=Destination(exchange="work"))
+        await consumer.has_seen(1)
+        letter = await site.becomes(PENDING, revivals=1)
+        assert letter.queue == "beside"
+        await replay(site)
+        await site.becomes(PENDING, revivals=2)
+        assert (len(consumer.seen), len(beside.seen)) == (1, 2)
+
+
+async def test_of_queues_that_both_reject_what_a_person_sent_to_their_exchange_each_has_a_letter(
+    site: Site,
+) -> None:
+    await in_manual(site)
+    first = await site.letter()
+    await declare_origin(site.url, "beside", "quorum", KEY)
+    async with handling(site.url, QUEUE, rejects), handling(site.url, "beside", rejects):
+        await replay(site, destination=Destination(exchange="work"))
+
+        async def two() -> bool:
+            return len(await site.letters()) == 2
+
+        await eventually_async(two, what="2 letters")
+    same, other = await site.letters()
+    assert (same.id, other.parent_id) == (first.id, first.id)
+    assert {same.queue, other.queue} == {QUEUE, "beside"}
+    assert (same.status, other.status) == (PENDING, PENDING)
 
 
 async def test_what_an_exchange_took_is_resolved_without_knowing_how(site: Site) -> None:

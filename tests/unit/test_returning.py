@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
 from redrive.domain.letter import Attempt, Result
 from redrive.domain.lifecycle import State, may_become
-from redrive.domain.returning import OPEN, is_return, on_return
+from redrive.domain.returning import OPEN, is_anothers_copy, is_return, on_return
+from tests.services.letters import arrival
 
 SENT = Attempt(
     at=datetime(2026, 2, 11, tzinfo=UTC),
@@ -28,6 +30,7 @@ TO_AN_EXCHANGE = Attempt(
     queue=None,
     body_digest=b"digest",
 )
+LETTER = arrival().letter  # of `orders`
 
 
 def test_what_comes_from_its_queue_with_its_body_is_what_was_sent() -> None:
@@ -47,6 +50,26 @@ def test_what_differs_in_queue_or_body_is_another_message(
 def test_what_was_sent_to_an_exchange_may_come_back_from_any_queue(queue: str | None) -> None:
     assert is_return(TO_AN_EXCHANGE, queue=queue, body_digest=b"digest")
     assert not is_return(TO_AN_EXCHANGE, queue=queue, body_digest=b"other")
+
+
+@pytest.mark.parametrize("queue", ["orders", "billing", None])
+@pytest.mark.parametrize("result", sorted(OPEN))
+def test_of_what_went_to_an_exchange_the_first_that_comes_back_is_the_letter(
+    queue: str | None, result: Result
+) -> None:
+    sent = replace(TO_AN_EXCHANGE, result=result)
+    assert not is_anothers_copy(LETTER, sent, queue, newest=True)
+
+
+@pytest.mark.parametrize(
+    ("result", "newest"), [(Result.RETURNED, True), (Result.SENT, False), (Result.RETURNED, False)]
+)
+def test_once_the_letter_is_back_or_sent_again_only_its_own_queue_has_more_copies_of_it(
+    result: Result, newest: bool
+) -> None:
+    sent = replace(TO_AN_EXCHANGE, result=result)
+    assert is_anothers_copy(LETTER, sent, "billing", newest=newest)
+    assert not is_anothers_copy(LETTER, sent, "orders", newest=newest)
 
 
 def test_what_was_never_sent_does_not_come_back() -> None:

@@ -148,7 +148,7 @@ class Attempt:
     generation: int
     result: Result
     queue: str | None
-    """Where it was sent; None for an exchange."""
+    """Where it was sent; None for an exchange, unless what came back from there has told since."""
     body_digest: bytes
     before: State = State.PENDING
     """What the letter was before it was claimed."""

@@ -31,6 +31,17 @@ def is_return(attempt: Attempt | None, *, queue: str | None, body_digest: bytes)
     )
 
 
+def is_anothers_copy(letter: Letter, attempt: Attempt, queue: str | None, *, newest: bool) -> bool:
+    """Whether a message that came back is not the letter, but a copy that another queue has of it.
+
+    What a person sends to an exchange is in every queue of that, and later sendings go to one: so
+    the letter is the copy that comes back first, and belongs to that queue from then on. Any other
+    would be nobody's, if it were taken for the letter. `newest`: the letter was not sent since; if
+    it was, that was to its own queue."""
+    first = newest and attempt.result in OPEN
+    return attempt.queue is None and queue != letter.queue and not first
+
+
 def on_return(status: State, revivals: int, max_revivals: int) -> Returned:
     """Where a letter goes that failed again. One that a person has in hand stays there."""
     revivals += 1

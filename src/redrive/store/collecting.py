@@ -5,7 +5,8 @@ is found here, because only the store knows what is in it:
 
 - It carries the headers of a letter: the same letter if what was sent is what came back (queue and
   body digest of that generation), else a new one with `parent_id`; of a letter that is gone, a new
-  one with `previous_id`.
+  one with `previous_id`. Of what a person sent to an exchange, the first copy that comes back tells
+  the queue.
 - Its redrive-id is known for that queue, and it is no other message of equal content: a possible
   duplicate. `identity.py` says how that is told.
 - It was redelivered, and a letter of the same digest came from that queue within a day: likewise.
@@ -18,20 +19,26 @@ A commit whose answer was lost may or may not have happened. So the ids are the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import LargeBinary, column, func, insert, select, update, values
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from redrive.domain import metrics
 from redrive.domain.ids import first_id
-from redrive.domain.letter import Arrival, Collected, Fate, Letter, Result
+from redrive.domain.letter import Arrival, Attempt, Collected, Fate, Letter, Result
 from redrive.domain.lifecycle import State, require
-from redrive.domain.returning import OPEN, group_of_return, is_return, on_return
+from redrive.domain.returning import (
+    OPEN,
+    group_of_return,
+    is_anothers_copy,
+    is_return,
+    on_return,
+)
 from redrive.store.books import Deltas, book
 from redrive.store.breakers import note_failures
 from redrive.store.bulk import insert_envelopes, insert_letters, insert_many
@@ -52,6 +59,7 @@ from redrive.store.schema import (
     redrive_attempt,
     redrive_history,
     redrive_letter,
+    redrive_replay,
     redrive_tag,
 )
 from redrive.store.types import to_octets
@@ -64,6 +72,7 @@ _ACTOR: Final = "collector"
 # Any number will do, as long as every Redrive takes the same: "collect" in ASCII.
 _COLLECTING: Final = int.from_bytes(b"collect")
 _LETTER: Final = redrive_letter.c
+_ORIGIN: Final = ("queue", "exchange", "routing_key")
 _account: Final = attrgetter("fingerprint", "status")
 
 
@@ -161,6 +170,8 @@ class _Batch:
             return list(arrivals)
         letters = {letter.id: letter for letter in await self._letters(claimed, lock=True)}
         attempts = await self._attempts(list(letters))
+        newest = _newest(attempts)
+        to_all = await self._sent_to_all(attempts.values())
         fresh: list[Arrival] = []
         noted: list[tuple[bytes, str]] = []
         for arrival in arrivals:
@@ -172,40 +183,58 @@ class _Batch:
                 fresh.append(_linked(arrival, previous_id=arrival.replayed.letter))
                 continue
             key = (letter.id, arrival.replayed.generation)
-            attempt = attempts.get(key)
+            attempt, queue = attempts.get(key), arrival.letter.queue
             if attempt is None or not is_return(
-                attempt, queue=arrival.letter.queue, body_digest=body_digest(arrival.envelope.body)
+                attempt, queue=queue, body_digest=body_digest(arrival.envelope.body)
             ):
+                fresh.append(_linked(arrival, parent_id=letter.id))
+                continue
+            # A letter that was sent again since is waiting for a later verdict than this one.
+            last = attempt.generation == newest.get(letter.id)
+            of_many = attempt.replay_id in to_all and attempt.queue is None
+            if of_many and is_anothers_copy(letter, attempt, queue, newest=last):
                 fresh.append(_linked(arrival, parent_id=letter.id))
                 continue
             self._deltas[letter.fingerprint, RETURNED] += 1
             noted.append((to_octets(arrival.letter.id), letter.id))
             if attempt.result in OPEN:
-                await self._settle_attempt(*key)
                 if attempt.queue is not None:
                     self._failures[letter.vhost, attempt.queue] += 1
-                attempts[key] = replace(attempt, result=Result.RETURNED)
-                # A letter that was sent again since is waiting for a later verdict than this one.
-                if attempt.generation == letter.generation:
-                    letter = await self._settle(letter, arrival)
+                where = queue if of_many else attempt.queue
+                attempts[key] = replace(attempt, result=Result.RETURNED, queue=where)
+                await self._settle_attempt(letter.id, attempts[key])
+                if last:
+                    letter = await self._settle(letter, arrival.letter, moved=of_many)
                     letters[letter.id] = letter
             self._done[arrival.letter.id] = Collected(fate=Fate.RETURNED, letter=letter)
         # They leave no letter of their own: so that a second try of this batch finds them.
         await claim_identities(self._connection, noted)
         return fresh
 
-    async def _settle_attempt(self, letter_id: str, generation: int) -> None:
+    async def _sent_to_all(self, attempts: Iterable[Attempt]) -> set[str]:
+        """Of the replays that sent to an exchange, those that a person told to; others did by a
+        policy, and so will all later sendings. One that is deleted may have been either."""
+        ids = {each.replay_id for each in attempts if each.queue is None and each.replay_id}
+        by_policy: set[str] = set()
+        for some in chunks(sorted(ids)):
+            query = select(redrive_replay.c.id).where(
+                redrive_replay.c.id.in_(some), redrive_replay.c.destination.is_(None)
+            )
+            by_policy.update((await self._connection.execute(query)).scalars())
+        return ids - by_policy
+
+    async def _settle_attempt(self, letter_id: str, settled: Attempt) -> None:
         attempt = redrive_attempt.c
         await self._connection.execute(
             update(redrive_attempt)
-            .where(attempt.letter_id == letter_id, attempt.generation == generation)
-            .values(result=Result.RETURNED.value)
+            .where(attempt.letter_id == letter_id, attempt.generation == settled.generation)
+            .values(result=settled.result.value, queue=settled.queue)
         )
-        self._counts[metrics.ATTEMPTS.name, Result.RETURNED.value] += 1
+        self._counts[metrics.ATTEMPTS.name, settled.result.value] += 1
 
-    async def _settle(self, letter: Letter, arrival: Arrival) -> Letter:
-        assert arrival.replayed is not None
-        came = arrival.letter
+    async def _settle(self, letter: Letter, came: Letter, *, moved: bool) -> Letter:
+        """`moved`: it belongs to the queue where it failed now."""
+        origin = came if moved and came.queue not in (None, letter.queue) else letter
         outcome = on_return(letter.status, letter.dlq_retry_count, self._max_revivals)
         changed = outcome.status is not letter.status
         at = await self._now()
@@ -216,7 +245,10 @@ class _Batch:
             error_type=came.error_type,
             error_reason=came.error_reason,
             error_stack=came.error_stack,
-            fingerprint=group_of_return(letter, came),
+            fingerprint=group_of_return(origin, came),
+            queue=origin.queue,
+            exchange=origin.exchange,
+            routing_key=origin.routing_key,
             deaths=came.deaths,
             last_failed_at=came.last_failed_at,
             locked_by=None,
@@ -227,7 +259,7 @@ class _Batch:
             resolution=None,
             updated_at=at,
         )
-        names = (
+        names: tuple[str, ...] = (
             "status",
             "dlq_retry_count",
             "error_type",
@@ -243,6 +275,8 @@ class _Batch:
             "resolution",
             "updated_at",
         )
+        if origin is came:  # else no index has to know
+            names += _ORIGIN
         values = {name: getattr(now, name) for name in names}
         values["deaths"] = deaths_text(now.deaths)
         execute = self._connection.execute
@@ -273,7 +307,7 @@ class _Batch:
             found.extend(read_letter(row) for row in rows)
         return found
 
-    async def _attempts(self, ids: Sequence[str]) -> dict[tuple[str, int], Any]:
+    async def _attempts(self, ids: Sequence[str]) -> dict[tuple[str, int], Attempt]:
         found = {}
         for some in chunks(ids):
             query = select(redrive_attempt).where(redrive_attempt.c.letter_id.in_(some))
@@ -360,6 +394,16 @@ class _Batch:
             self._deltas[fingerprint, state.value] += number
         for letter in letters:
             self._done[letter.id] = Collected(fate=_fate(letter), letter=letter)
+
+
+def _newest(attempts: dict[tuple[str, int], Attempt]) -> dict[str, int]:
+    """By letter, the generation of the newest sending that was not refused: what is in no queue
+    settles nothing."""
+    found: dict[str, int] = {}
+    for (letter_id, generation), attempt in attempts.items():
+        if attempt.result is not Result.REFUSED:
+            found[letter_id] = max(generation, found.get(letter_id, 0))
+    return found
 
 
 def _due_by(now: datetime, arrivals: Sequence[Arrival]) -> Sequence[Arrival]:

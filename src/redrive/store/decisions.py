@@ -215,9 +215,9 @@ def _objection(now: State, wanted: _Wanted) -> str | None:
 
 
 async def _settle_as_resolved(connection: AsyncConnection, letters: Sequence[Letter]) -> None:
-    """The newest sending of each, unless something has settled it already."""
-    newest = [(letter.id, letter.generation) for letter in letters if letter.generation]
-    for generation, ids in by_generation(newest):
+    """The newest sending of each that was not refused, unless something has settled it already."""
+    last = await last_sendings(connection, [each.id for each in letters if each.generation])
+    for generation, ids in by_generation((id_, each.generation) for id_, each in last.items()):
         done = await connection.execute(
             update(redrive_attempt)
             .where(
