@@ -25,9 +25,11 @@ from redrive.errors import CountChanged, TransitionRefused
 from redrive.store.changing import UNLOCKED, Changes, by_generation, chunks, lock_letters
 from redrive.store.clock import DatabaseClock
 from redrive.store.counts import add_counts
+from redrive.store.details import last_sendings
 from redrive.store.engine import Database
 from redrive.store.id_lists import is_one_of
 from redrive.store.listed import Listed, Still
+from redrive.store.resolving import begin_resolving
 from redrive.store.schema import redrive_attempt, redrive_letter
 from redrive.store.selecting import choose
 
@@ -110,7 +112,7 @@ class Decisions:
         unchanged: list[tuple[str, str]] = []
         for some in chunks(list(dict.fromkeys(ids))):
             async with self._database.writing() as connection:
-                now = await self._clock.now(connection)
+                now = await begin_resolving(connection, self._clock)
                 letters, unfit = _sort(some, await lock_letters(connection, some), wanted)
                 if still is not None:
                     letters, gone = await self._still(connection, letters, still)

@@ -110,7 +110,8 @@ class Chooser:
 
     async def _resolved_since(self, letters: Sequence[Head]) -> set[str]:
         """Of these letters, those that were resolved after the replay was ordered: whoever did not
-        ask for resolved letters has not asked for them."""
+        ask for resolved letters has not asked for them. What it listed as something else has a
+        later time in its history (see `resolving.py`)."""
         found: set[str] = set()
         resolved = [letter.id for letter in letters if letter.status is State.RESOLVED]
         for some in chunks(resolved):
@@ -118,7 +119,7 @@ class Chooser:
                 _HISTORY.letter_id.in_(some),
                 _HISTORY.after == State.RESOLVED.value,
                 _HISTORY.before != State.RESOLVED.value,
-                _HISTORY.at > self._replay.created_at,
+                _HISTORY.at >= self._replay.created_at,
             )
             found.update((await self._connection.execute(query)).scalars())
         return found

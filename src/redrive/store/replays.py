@@ -37,6 +37,7 @@ from redrive.store.counts import add_counts
 from redrive.store.cursors import read_cursor
 from redrive.store.engine import Database
 from redrive.store.replay_choice import Chooser
+from redrive.store.resolving import await_resolving
 from redrive.store.schema import (
     redrive_attempt,
     redrive_letter,
@@ -104,8 +105,8 @@ class Replays:
         """A job for the letters that match, oldest first; None if there are none, `CountChanged`
         if there are not as many as the order says. `worker`: the process that runs it, so that no
         other takes it first."""
+        now = await await_resolving(self._database, self._clock)
         async with self._database.writing() as connection:
-            now = await self._clock.now(connection)
             chosen = self.chosen(vhost, filters, limit=limit, ordered=order.ordered_by is not None)
             first = _LETTER.first_failed_at if order.ordered_by is not None else _LETTER.id
             numbered = chosen.with_only_columns(

@@ -29,6 +29,7 @@ from redrive.store.counts import add_counts
 from redrive.store.details import last_sendings
 from redrive.store.engine import Database
 from redrive.store.id_lists import is_one_of
+from redrive.store.resolving import begin_resolving
 from redrive.store.rows import read_attempt, read_letter
 from redrive.store.schema import redrive_attempt, redrive_letter
 
@@ -245,7 +246,7 @@ class Verdicts:
         if not ids:
             return []
         async with self._database.writing() as connection:
-            now = await self._clock.now(connection)
+            now = await begin_resolving(connection, self._clock)
             again = query.where(is_one_of(connection, _LETTER.id, ids)).order_by(_LETTER.id)
             locked = again.with_for_update(skip_locked=True, of=redrive_letter)
             found = [_pair(row) for row in (await connection.execute(locked)).all()]
@@ -260,7 +261,7 @@ class Verdicts:
         for receipt in receipts:
             named.setdefault((receipt.letter, receipt.generation), []).append(receipt)
         async with self._database.writing() as connection:
-            now = await self._clock.now(connection)
+            now = await begin_resolving(connection, self._clock)
             letters = await lock_letters(connection, [letter for letter, _ in named])
             attempts = await _attempts(connection, list(named))
             last = await last_sendings(connection, list(letters))

@@ -1,0 +1,117 @@
+"""Letters that are resolved about when a replay is ordered: one suite that SQLite and PostgreSQL
+both pass, for real."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import text, update
+
+from redrive.domain.filters import Filters
+from redrive.domain.lifecycle import State
+from redrive.domain.replay import RESOLVED_SINCE, Destination, Replay, ReplayOrder
+from redrive.domain.verdict import Receipt, on_silence
+from redrive.store.replays import Batch
+from redrive.store.schema import redrive_history
+from redrive.store.store import Store
+from tests.services.sending import (
+    QUEUE,
+    VERDICT_AFTER,
+    VHOST,
+    all_is_consistent,
+    later,
+    letter,
+    new_id,
+    sending,
+    sent,
+    stored,
+)
+
+ME = "job-1"
+OUTSTANDING = Filters(status=(State.PROCESSING,))
+Resolve = Callable[[Store, str], Awaitable[None]]
+
+
+@pytest.fixture(autouse=True)
+async def _consistent(store: Store) -> AsyncIterator[None]:
+    yield
+    await all_is_consistent(store)
+
+
+async def by_its_receipt(store: Store, letter_id: str) -> None:
+    await store.verdicts.settle_receipts([Receipt(letter=letter_id, generation=1)])
+
+
+async def by_a_person(store: Store, letter_id: str) -> None:
+    await store.decisions.resolve([letter_id], "me")
+
+
+async def by_silence(store: Store, _: str) -> None:
+    await store.verdicts.settle_silent(VHOST, lambda _, sent: on_silence(sent, dead_letters=True))
+
+
+in_any_way = pytest.mark.parametrize("resolve", [by_its_receipt, by_a_person, by_silence])
+
+
+async def outstanding(store: Store) -> str:
+    """A letter that was sent, and of which nothing was heard for long."""
+    (letter_id,) = await stored(store)
+    await sent(store, sending(None, exchange="shop"))
+    later(store, VERDICT_AFTER)
+    return letter_id
+
+
+async def ordered(store: Store, filters: Filters = OUTSTANDING) -> Replay | None:
+    order = ReplayOrder(actor="me", described="", doubtful=True)
+    return await store.replays.create(new_id(), VHOST, filters, order, worker=ME)
+
+
+async def taken(store: Store, job: Replay | None) -> Batch:
+    assert job is not None
+    return await store.replays.take_batch(job, ME, lambda _: Destination(queue=QUEUE))
+
+
+@in_any_way
+async def test_what_is_being_resolved_while_a_replay_is_ordered_is_not_sent_by_it(
+    store: Store, resolve: Resolve
+) -> None:
+    letter_id = await outstanding(store)
+    async with store.database.writing() as connection:
+        if not store.database.is_sqlite:
+            await connection.execute(text("LOCK TABLE redrive_history"))
+        resolving = asyncio.ensure_future(resolve(store, letter_id))
+        await asyncio.wait((resolving,), timeout=0.3)
+        assert not resolving.done(), "it has looked at the clock, and cannot write what it decided"
+        ordering = asyncio.ensure_future(ordered(store))
+        await asyncio.wait((ordering,), timeout=0.3)
+    await resolving
+    job = await ordering
+    assert job is None or (await taken(store, job)).claims == []
+    assert (await letter(store, letter_id)).status is State.RESOLVED
+
+
+@in_any_way
+async def test_what_was_resolved_in_the_moment_of_the_order_is_not_sent_again(
+    store: Store, resolve: Resolve
+) -> None:
+    letter_id = await outstanding(store)
+    job = await ordered(store)
+    assert job is not None
+    await resolve(store, letter_id)
+    async with store.database.writing() as connection:
+        await connection.execute(update(redrive_history).values(at=job.created_at))
+    assert (await taken(store, job)).skipped == [(letter_id, RESOLVED_SINCE)]
+
+
+@in_any_way
+async def test_what_was_resolved_before_is_sent_again_when_it_is_asked_for(
+    store: Store, resolve: Resolve
+) -> None:
+    letter_id = await outstanding(store)
+    await resolve(store, letter_id)
+    later(store, timedelta(milliseconds=1))
+    job = await ordered(store, Filters(status=(State.RESOLVED,)))
+    assert [claim.letter.id for claim in (await taken(store, job)).claims] == [letter_id]
