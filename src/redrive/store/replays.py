@@ -410,13 +410,22 @@ def last_of_replay(replay_id: str) -> tuple[ColumnElement[bool], ...]:
 
 async def _stuck_in_order(connection: AsyncConnection, replay: Replay) -> str | None:
     """Of a job that keeps an order, a letter that may or may not have been sent, and that nobody
-    has settled yet: none may overtake it."""
+    has settled yet: none may overtake it.
+
+    However long the job is, only letters within a batch of its position are looked at. No batch was
+    claimed while there was one, so it is of the last that was; and where the job went back, what is
+    more than a batch ahead is not overtaken by the next one. A letter that a person had put away,
+    and brought back when those behind it had gone, keeps no order any more.
+    """
+    size = replay.batch_size
+    near = _ITEM.position.between(replay.position - size, replay.position + size)
     query = (
         select(_ATTEMPT.letter_id)
         .join(redrive_replay_letter, _ITEM.letter_id == _ATTEMPT.letter_id)
         .join(redrive_letter, _LETTER.id == _ATTEMPT.letter_id)
         .where(
             _ITEM.replay_id == replay.id,
+            near,
             _ATTEMPT.replay_id == replay.id,
             _ATTEMPT.generation == _LETTER.generation,
             _ATTEMPT.result.in_([Result.SENDING.value, Result.IN_DOUBT.value]),
