@@ -18,8 +18,9 @@ from structlog.testing import capture_logs
 from redrive.amqp import fields
 from redrive.domain.filters import Filters
 from redrive.domain.letter import Fate, Kept
-from redrive.domain.lifecycle import State
+from redrive.domain.lifecycle import DELETABLE, State
 from redrive.domain.replay import ReplayOrder
+from redrive.errors import TransitionRefused
 from redrive.store import retention as store_retention
 from redrive.store.changing import Changes, lock_letters
 from redrive.store.details import keep, one_moment
@@ -516,7 +517,7 @@ async def test_a_letter_that_changed_after_it_was_read_is_left_alone(
     store: Store, retention: Retention, state: State, what: str
 ) -> None:
     letter = await letter_in(store, state)
-    (found,) = await store.expiry.read([letter])
+    (found,) = await store.expiry.read([letter], state, CHANGED)
     async with store.database.writing() as connection:
         if what == "state":
             changes = Changes(connection, CHANGED, "me")
@@ -542,6 +543,73 @@ async def test_a_letter_that_changed_after_it_was_read_is_left_alone(
     assert await (change or store.expiry.delete([found])) == 0
     assert await state_of(store, letter) is (State.MANUAL if what == "state" else state)
     assert await books_are_exact(store)
+
+
+@pytest.mark.parametrize(
+    ("state", "ways"),
+    [
+        (State.FAILED, [State.MANUAL]),
+        (State.FAILED, [State.PROCESSING]),
+        (State.FAILED, [State.PROCESSING, State.FAILED]),
+        (State.ARCHIVED, [State.MANUAL]),
+        (State.ARCHIVED, [State.MANUAL, State.ARCHIVED]),
+    ],
+)
+async def test_a_letter_that_changed_after_it_was_found_is_left_alone_and_keeps_no_other_back(
+    store: Store,
+    retention: Retention,
+    storage: ColdStorage,
+    monkeypatch: pytest.MonkeyPatch,
+    state: State,
+    ways: list[State],
+) -> None:
+    monkeypatch.setattr(store_retention, "BYTES_AT_ONCE", 1)
+    changed, other = [await letter_in(store, state) for _ in range(2)]
+    store.clock.ahead = PERIODS[state]
+    due = store.expiry.due
+
+    async def found_and_changed(*given: Any, **more: Any) -> list[str]:
+        ids = await due(*given, **more)
+        for way in ways if changed in ids else ():
+            async with store.database.writing() as connection:
+                changes = Changes(connection, await store.expiry.now(), "me")
+                locked = await lock_letters(connection, [changed])
+                changes.become(locked[changed], way, "it is wanted")
+                await changes.flush()
+        return ids
+
+    monkeypatch.setattr(store.expiry, "due", found_and_changed)
+    archived = int(state is State.FAILED)
+    assert await retention.round() == Retired(deleted=1 - archived, archived=archived)
+    assert await state_of(store, changed) is ways[-1]
+    assert await state_of(store, other) is OUTCOMES[state]
+    (name,) = storage.names()
+    assert [each.letter.id for each in storage.read_back(name)] == [other]
+    assert await books_are_exact(store)
+
+
+@pytest.mark.parametrize("state", State)
+async def test_only_failed_letters_are_archived_and_only_archived_ones_deleted_with_a_file(
+    store: Store, state: State
+) -> None:
+    letter = await letter_in(store, state)
+    found = await kept(store, letter)
+    if state is not State.FAILED:
+        assert await store.expiry.archive([found], "") == 0
+    if state is not State.ARCHIVED:
+        assert await store.expiry.delete([found]) == 0
+    assert await kept(store, letter) == found
+    assert await books_are_exact(store)
+
+
+@pytest.mark.parametrize("state", [state for state in State if state not in DELETABLE])
+async def test_what_is_not_over_is_never_deleted_whoever_asks(store: Store, state: State) -> None:
+    letter = await letter_in(store, state)
+    found = await kept(store, letter)
+    with pytest.raises(TransitionRefused, match=f"{state.word} is never deleted"):
+        async with store.database.writing() as connection:
+            await store_retention._delete(connection, [found.letter])
+    assert await kept(store, letter) == found
 
 
 async def test_a_resolved_letter_that_came_back_is_left_alone(store: Store) -> None:

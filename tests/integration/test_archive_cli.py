@@ -20,7 +20,7 @@ from redrive.store.store import Store
 from redrive.work.cold_storage import ColdStorage
 from redrive.work.retention import Retention
 from tests.services.letters import books_are_exact, letter_store
-from tests.services.retiring import PERIODS, letter_in
+from tests.services.retiring import CHANGED, PERIODS, letter_in
 
 BODIES = (b'{"order": 1}', b"\xff\x00\n")
 
@@ -58,7 +58,7 @@ class Redrive:
 
         async def work(store: Store) -> list[Kept]:
             ids = [await letter_in(store, State.ARCHIVED, body, edits=[body]) for body in BODIES]
-            letters = await store.expiry.read(ids)
+            letters = await store.expiry.read(ids, State.ARCHIVED, CHANGED)
             store.clock.ahead = timedelta(days=3650)
             done = await Retention(store.expiry, self.storage, PERIODS).round()
             assert done.deleted == len(BODIES)
@@ -71,7 +71,7 @@ class Redrive:
     def letters(self, ids: list[str]) -> list[Kept]:
         async def work(store: Store) -> list[Kept]:
             assert await books_are_exact(store)
-            return await store.expiry.read(ids)
+            return await store.expiry.read(ids, State.ARCHIVED, await store.expiry.now())
 
         found: list[Kept] = self.with_store(work)
         return found

@@ -19,13 +19,14 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Final
 
-from sqlalchemy import bindparam, delete, func, select
+from sqlalchemy import ColumnElement, bindparam, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from redrive.domain.ids import last_id
 from redrive.domain.letter import Kept, Letter
-from redrive.domain.lifecycle import DELETABLE, State
+from redrive.domain.lifecycle import DELETABLE, REMEDIES, State
 from redrive.domain.replay import ReplayState
+from redrive.errors import TransitionRefused
 from redrive.store.books import Deltas, book
 from redrive.store.changing import Changes, chunks, lock_letters
 from redrive.store.clock import DatabaseClock
@@ -95,11 +96,7 @@ class Expiry:
         """
         query = (
             select(_LETTER.id)
-            .where(
-                _LETTER.status == state.value,
-                _LETTER.updated_at <= until,
-                _LETTER.id <= last_id(until + _CLOCKS_DIFFER),
-            )
+            .where(*_since(state, until), _LETTER.id <= last_id(until + _CLOCKS_DIFFER))
             .order_by(_LETTER.id)
             .limit(AT_ONCE)
         )
@@ -108,13 +105,17 @@ class Expiry:
         async with self._database.reading() as connection:
             return list((await connection.execute(query)).scalars())
 
-    async def read(self, ids: Sequence[str]) -> list[Kept]:
-        """All that is kept of the first of these letters: so many as memory should hold, at least
-        one."""
+    async def read(self, ids: Sequence[str], state: State, until: datetime) -> list[Kept]:
+        """All that is kept of the first of these letters that are due still: so many as memory
+        should hold, at least one."""
         async with self._database.reading() as connection:
             await one_moment(connection)
+            still: list[str] = []
+            for some in chunks(ids):
+                same = select(_LETTER.id).where(_LETTER.id.in_(some), *_since(state, until))
+                still += (await connection.execute(same.order_by(_LETTER.id))).scalars()
             kept: list[Kept] = []
-            for some in chunks(await that_fit(connection, ids, BYTES_AT_ONCE)):
+            for some in chunks(await that_fit(connection, still, BYTES_AT_ONCE)):
                 query = select(redrive_letter).where(_LETTER.id.in_(some)).order_by(_LETTER.id)
                 rows = (await connection.execute(query)).mappings()
                 kept += await keep(connection, [read_letter(row) for row in rows])
@@ -166,16 +167,16 @@ class Expiry:
         return len(gone)
 
     async def delete(self, kept: Sequence[Kept]) -> int:
-        """Delete letters that are exactly as given; how many were."""
+        """Delete archived letters that are exactly as given; how many were."""
         async with self._database.writing() as connection:
-            unchanged = await _unchanged(connection, kept)
+            unchanged = await _unchanged(connection, kept, State.ARCHIVED)
             await _delete(connection, unchanged)
         return len(unchanged)
 
     async def archive(self, kept: Sequence[Kept], reason: str) -> int:
-        """Make archived the letters that are exactly as given; how many were."""
+        """Make archived the failed letters that are exactly as given; how many were."""
         async with self._database.writing() as connection:
-            unchanged = await _unchanged(connection, kept)
+            unchanged = await _unchanged(connection, kept, State.FAILED)
             changes = Changes(connection, await self._clock.now(connection), ACTOR)
             for letter in unchanged:
                 changes.become(letter, State.ARCHIVED, reason)
@@ -183,10 +184,17 @@ class Expiry:
         return len(unchanged)
 
 
-async def _unchanged(connection: AsyncConnection, given: Sequence[Kept]) -> list[Letter]:
-    """Those of the letters that are as given to the last byte, locked."""
+def _since(state: State, until: datetime) -> tuple[ColumnElement[bool], ...]:
+    """In a state since a moment or longer."""
+    return _LETTER.status == state.value, _LETTER.updated_at <= until
+
+
+async def _unchanged(
+    connection: AsyncConnection, given: Sequence[Kept], state: State
+) -> list[Letter]:
+    """Those of the letters in a state that are as given to the last byte, locked."""
     found: list[Letter] = []
-    for some in chunks(given):
+    for some in chunks([each for each in given if each.letter.status is state]):
         locked = await lock_letters(connection, [each.letter.id for each in some])
         same = [each for each in some if locked.get(each.letter.id) == each.letter]
         now = await keep(connection, [each.letter for each in same])
@@ -198,7 +206,11 @@ async def _delete(connection: AsyncConnection, letters: Sequence[Letter]) -> Non
     deltas: Deltas = Counter()
     tags: list[dict[str, str]] = []
     for letter in letters:
-        assert letter.status in DELETABLE, letter.status
+        if letter.status not in DELETABLE:
+            raise TransitionRefused(
+                f"a letter that is {letter.status.word} is never deleted",
+                remedy=REMEDIES[letter.status],
+            )
         deltas[letter.fingerprint, letter.status.value] -= 1
         deltas[letter.fingerprint, DELETED] += 1
         tags += [{"a_tag": tag, "of": letter.id} for tag in dict.fromkeys(letter.tags)]

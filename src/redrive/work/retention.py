@@ -107,9 +107,9 @@ class Retention:
                     case State.RESOLVED:
                         last = await self._delete_resolved(ids, due, done)
                     case State.FAILED:
-                        last = await self._archive(ids, now, done)
+                        last = await self._archive(ids, due, now, done)
                     case _:
-                        last = await self._delete_archived(ids, now, done)
+                        last = await self._delete_archived(ids, due, now, done)
             except ColdStorageError as error:
                 self._complain(error)
                 return False
@@ -140,8 +140,10 @@ class Retention:
         self._note_deleted(State.RESOLVED, gone, done)
         return ids[-1]
 
-    async def _archive(self, ids: Sequence[str], now: datetime, done: Retired) -> str:
-        letters = await self._expiry.read(ids)
+    async def _archive(
+        self, ids: Sequence[str], due: datetime, now: datetime, done: Retired
+    ) -> str:
+        letters = await self._expiry.read(ids, State.FAILED, due)
         if not letters:  # somebody else was faster
             return ids[-1]
         name, kept = await self._written(letters, State.FAILED, now)
@@ -153,8 +155,10 @@ class Retention:
                 done.archived += archived
         return letters[-1].letter.id
 
-    async def _delete_archived(self, ids: Sequence[str], now: datetime, done: Retired) -> str:
-        letters = await self._expiry.read(ids)
+    async def _delete_archived(
+        self, ids: Sequence[str], due: datetime, now: datetime, done: Retired
+    ) -> str:
+        letters = await self._expiry.read(ids, State.ARCHIVED, due)
         if not letters:
             return ids[-1]
         there = await asyncio.to_thread(self._in_files, letters)
