@@ -162,6 +162,9 @@ def _wrong_details(kept: Kept) -> Iterator[str]:
     generations = [attempt.generation for attempt in kept.attempts]
     if len(set(generations)) < len(generations):
         yield "attempts: expected every generation once"
+    newest, sent = max(generations, default=0), kept.letter.generation
+    if newest > sent:  # its next sending would have a generation that is taken
+        yield f"attempts: expected no generation above letter.generation, {sent}, got {newest}"
     if any(len(attempt.body_digest) != _DIGEST for attempt in kept.attempts):
         yield f"attempts: expected a bodyDigest of {_DIGEST} bytes"
     for attempt in kept.attempts:

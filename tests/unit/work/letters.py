@@ -80,6 +80,7 @@ def a_letter(**changes: Any) -> Letter:
         memory_usage=0.6,
         created_at=NOON,
         updated_at=NOON,
+        generation=1,
     )
     return replace(letter, **changes)
 
@@ -176,12 +177,13 @@ _letters = st.builds(
 
 
 def _with_its_attempt(kept: Kept) -> Kept:
-    """What waits for a verdict was sent."""
+    """Sent no more often than the letter says; and what waits for a verdict was sent."""
     letter = kept.letter
     generations = {attempt.generation for attempt in kept.attempts}
-    if letter.status is not State.PROCESSING or letter.generation in generations:
-        return kept
-    return replace(kept, letter=replace(letter, status=State.MANUAL))
+    letter = replace(letter, generation=max(letter.generation, *generations, 0))
+    if letter.status is State.PROCESSING and letter.generation not in generations:
+        letter = replace(letter, status=State.MANUAL)
+    return replace(kept, letter=letter)
 
 
 def _as_read(kept: Kept) -> Kept:

@@ -137,6 +137,16 @@ def test_what_waits_for_a_verdict_needs_the_sending_that_it_is_on() -> None:
         ("envelope.properties", 1, "envelope.properties: expected base64"),
         ("attempts.0.bodyDigest", "AA==", "attempts: expected a bodyDigest of 16 bytes"),
         ("attempts.0.replayId", "?", "attempts: expected a replayId that is an id"),
+        (
+            "letter.generation",
+            0,
+            "attempts: expected no generation above letter.generation, 0, got 1",
+        ),
+        (
+            "attempts.0.generation",
+            2,
+            "attempts: expected no generation above letter.generation, 1, got 2",
+        ),
         ("edits.1.number", 1, "edits: expected every number once, the lowest first"),
         ("edits.0.number", 3, "edits: expected every number once, the lowest first"),
         ("edits.0.reason", "a\x00b", "edits[0].reason: expected text without NUL"),

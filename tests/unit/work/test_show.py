@@ -24,7 +24,6 @@ from tests.unit.work.letters import (
     LETTER_ID,
     NOON,
     a_kept,
-    a_letter,
     an_edit,
     an_envelope,
     any_kept,
@@ -96,7 +95,7 @@ def test_a_letter_has_every_name_of_the_contract() -> None:
 
 
 def test_a_list_has_all_but_the_message_and_what_happened_to_it() -> None:
-    summary = show.letter_summary(a_letter())
+    summary = show.letter_summary(a_kept().letter)
     assert set(summary) >= CONTRACT - ONLY_WHOLE
     assert not set(summary) & ONLY_WHOLE
     assert summary.items() <= shown().items()
