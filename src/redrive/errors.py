@@ -9,7 +9,7 @@
     ├── OrderRefused            a sweep or a move that could not be meant; nothing was touched
     ├── TransitionRefused       a change of a letter's state that its life does not have
     ├── ColdStorageError        a folder that cannot be written, or a file of it that is not sound
-    ├── LastOneRefused          a user without whom nobody could log in, or nobody as admin
+    ├── LastOneRefused          a user or token without which nobody, or no admin, could log in
     ├── CannotListen            the address of the API cannot be had
     ├── SinkFailed              a message about an alert did not arrive
     ├── CountChanged            letters that match are not as many as somebody was shown
@@ -108,7 +108,7 @@ class EditedMeanwhile(EditRefused):
 
 
 class LastOneRefused(RedriveError):
-    """Without this user nobody could log in, or nobody as admin. Nothing was changed."""
+    """Without this user or token nobody, or no admin, could log in. Nothing was changed."""
 
     remedy = "make another admin first, with 'redrive user set NAME --role admin' or the API"
 

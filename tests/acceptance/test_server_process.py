@@ -78,6 +78,7 @@ async def test_reachable_from_elsewhere_it_does_not_start_unless_somebody_can_lo
             assert (await client.get(f"{base}/letters")).status_code == 401
             allowed = {"Authorization": f"Bearer {secret}"}
             assert (await client.get(f"{base}/letters", headers=allowed)).status_code == 200
+            await redrive.done("token", "create", "monitoring", "--role", "viewer")
             await redrive.done("token", "revoke", "ci")
             assert (await client.get(f"{base}/letters", headers=allowed)).status_code == 401
 

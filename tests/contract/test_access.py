@@ -18,17 +18,64 @@ TOKEN = "00000000-0000-7000-8000-000000000001"
 HOUR = timedelta(hours=1)
 
 
-async def test_nobody_can_log_in_until_there_is_a_user_or_a_token(store: Store) -> None:
+async def add_token(store: Store, number: int) -> str:
+    """The id of a new token."""
+    one = f"00000000-0000-7000-8000-{number:012x}"
+    digest = number.to_bytes(32, "big")
+    await store.access.add_token(one, digest, name="ci", role=Role.VIEWER, by="t", lasts=None)
+    return one
+
+
+async def usable(store: Store) -> list[str]:
+    """The ids of the tokens that are not revoked."""
+    return [token.id for token in await store.access.tokens() if token.revoked_at is None]
+
+
+async def test_once_somebody_can_log_in_the_last_user_or_token_stays(store: Store) -> None:
     assert not await store.access.anybody()
     await store.access.set_user("ann", Role.VIEWER, "hash")
     assert await store.access.anybody()
     with pytest.raises(LastOneRefused, match="last who can log in"):
         await store.access.delete_user("ann")
-    await store.access.add_token(TOKEN, b"d" * 32, name="ci", role=Role.ADMIN, by="t", lasts=None)
+    first = await add_token(store, 1)
     assert await store.access.delete_user("ann")
+    with pytest.raises(
+        LastOneRefused, match="token 'ci' is the last that is not revoked"
+    ) as refused:
+        await store.access.revoke(first)
+    assert "a user or another token first" in refused.value.remedy
+    assert await usable(store) == [first]
+    second = await add_token(store, 2)
+    assert await store.access.revoke(first)
+    assert await store.access.revoke(first), "a second time it changes nothing"
+    assert await usable(store) == [second]
+    await store.access.set_user("ann", Role.VIEWER, "hash")
+    assert await store.access.revoke(second)
     assert await store.access.anybody()
-    await store.access.revoke(TOKEN)
-    assert not await store.access.anybody()
+
+
+async def test_the_last_token_stays_also_when_two_are_revoked_at_once(store: Store) -> None:
+    left = await add_token(store, 0)
+    for number in range(1, 6):
+        other = await add_token(store, number)
+        outcomes = await asyncio.gather(
+            store.access.revoke(left), store.access.revoke(other), return_exceptions=True
+        )
+        assert [type(one) for one in outcomes].count(LastOneRefused) == 1, outcomes
+        (left,) = await usable(store)
+
+
+async def test_the_last_user_and_the_last_token_do_not_go_at_once(store: Store) -> None:
+    for number in range(5):
+        await store.access.set_user("ann", Role.VIEWER, "hash")
+        tokens = await usable(store) or [await add_token(store, number)]
+        outcomes = await asyncio.gather(
+            store.access.delete_user("ann"),
+            store.access.revoke(tokens[0]),
+            return_exceptions=True,
+        )
+        assert [type(one) for one in outcomes].count(LastOneRefused) == 1, outcomes
+        assert await store.access.anybody()
 
 
 async def test_the_last_admin_stays_one_also_when_two_go_at_once(store: Store) -> None:
@@ -56,6 +103,7 @@ async def test_a_token_is_valid_until_it_expires_or_is_revoked(store: Store) -> 
     made = await store.access.add_token(
         TOKEN, b"d" * 32, name="ci", role=Role.OPERATOR, by="t", lasts=HOUR
     )
+    await store.access.set_user("ann", Role.VIEWER, "hash")
     assert await store.access.token(b"d" * 32) == made
     assert await store.access.token(b"e" * 32) is None
     store.clock.ahead = HOUR

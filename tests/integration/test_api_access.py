@@ -82,6 +82,7 @@ async def test_every_operation_is_refused_without_a_login_and_to_lower_roles_and
 
 
 async def test_wrong_and_revoked_tokens_are_refused(guarded: Server) -> None:
+    await guarded.user("ann", "correct horse", Role.ADMIN)
     secret = await guarded.token(Role.ADMIN)
     async with guarded.client() as client:
         for sent in ("Bearer", "Bearer nonsense", f"Basic {secret}", f"Bearer {secret}x"):

@@ -198,6 +198,7 @@ alerts silence Always --end
 export prometheus-rules
 export grafana
 token create ci --role viewer
+token create monitoring --role viewer
 token list
 user set ops --role viewer
 user list

@@ -1,7 +1,8 @@
 """`redrive token`: what programs show to the API instead of a password.
 
 Guarantees: a token's secret is printed once, on stdout and nowhere else; the store has a digest of
-it. A revoked token is refused with the next request.
+it. A revoked token is refused with the next request. The last that somebody could log in with is
+not revoked.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from redrive.cli.invocation import Invocation, Output, invoked
 from redrive.cli.rendering import Cell, Column, Marked, note, one_line, print_json, print_table
 from redrive.domain.access import LONGEST_USER, Role, Token
 from redrive.domain.ids import letter_id
+from redrive.errors import RedriveError
 from redrive.work.show_access import token_document
 
 if TYPE_CHECKING:
@@ -118,22 +120,32 @@ def revoke(
     token: Annotated[str, typer.Argument(metavar="TOKEN", help="Its id, or its name.")],
 ) -> None:
     """Revoke a token, or every one of that name: the next request with it is refused."""
-    revoked = runtime.run_async(_revoke(invocation.load().settings, token))
+    revoked, refused = runtime.run_async(_revoke(invocation.load().settings, token))
     if invocation.output is Output.JSON:
         print_json({"items": [token_document(each) for each in revoked]})
     for each in revoked:
         note(f"revoked {each.name} ({each.id})")
+    if refused is not None:
+        raise refused
     if not revoked:
         note(f"there is no token {token!r} that can be used")
         raise typer.Exit(NOTHING_MATCHED)
 
 
-async def _revoke(settings: Settings, wanted: str) -> list[Token]:
+async def _revoke(settings: Settings, wanted: str) -> tuple[list[Token], RedriveError | None]:
+    """Those that were revoked, and why the others were not."""
+    revoked: list[Token] = []
     async with runtime.store(settings) as store:
         found = [
             each
             for each in await store.access.tokens()
             if wanted in (each.id, each.name) and each.revoked_at is None
         ]
-        gone = [await store.access.revoke(each.id) for each in found]
-    return [each for each in gone if each is not None]
+        try:
+            for each in found:
+                gone = await store.access.revoke(each.id)
+                if gone is not None:
+                    revoked.append(gone)
+        except RedriveError as error:
+            return revoked, error
+    return revoked, None

@@ -5,7 +5,8 @@ who hands them over, tokens and sessions are looked up by a digest. Who is delet
 with the next request, in every process. Times are the database's.
 
 The last admin among the users stays an admin, also when two are deleted at once; and the last user
-stays, if there is no token: without anybody to log in, a server on loopback asks nobody to.
+or token stays, if there is no other of either: without anybody to log in, a server on loopback asks
+nobody to.
 """
 
 from __future__ import annotations
@@ -141,8 +142,10 @@ class Access:
             return [_read_token(row) for row in rows.mappings()]
 
     async def revoke(self, token_id: str) -> Token | None:
-        """The token, which cannot be used any more; None if there is none of that id."""
+        """The token, which cannot be used any more; None if there is none of that id.
+        `LastOneRefused` if nobody could log in any more."""
         async with self._database.writing() as connection:
+            await _require_somebody_else(connection, token_id)
             now = await self._clock.now(connection)
             await connection.execute(
                 update(redrive_token)
@@ -197,16 +200,41 @@ class Access:
 
 async def _require_another(connection: AsyncConnection, name: str, role: Role | None) -> None:
     """`LastOneRefused` if a user cannot do without that one; `role` is what they get, None: they
-    go. The rows are locked, so that two who delete each other come one after the other."""
-    locked = select(_USER.name, _USER.role).order_by(_USER.name).with_for_update()
-    roles = {row.name: Role(row.role) for row in await connection.execute(locked)}
+    go."""
+    roles = await _locked_roles(connection)
     had = roles.pop(name, None)
     if had is Role.ADMIN and role is not Role.ADMIN and Role.ADMIN not in roles.values():
         raise LastOneRefused(f"{name!r} is the last user who is admin")
-    if had is not None and role is None and not roles:
-        usable = exists(select(_TOKEN.id).where(_TOKEN.revoked_at.is_(None)))
-        if not (await connection.execute(select(usable))).scalar_one():
-            raise LastOneRefused(f"{name!r} is the last who can log in")
+    if had is not None and role is None and not roles and not await _locked_tokens(connection):
+        raise LastOneRefused(f"{name!r} is the last who can log in")
+
+
+async def _require_somebody_else(connection: AsyncConnection, token_id: str) -> None:
+    """`LastOneRefused` if nobody could log in without that token."""
+    users, tokens = await _locked_roles(connection), await _locked_tokens(connection)
+    if not users and tokens.keys() == {token_id}:
+        raise LastOneRefused(
+            f"token {tokens[token_id]!r} is the last that is not revoked, and there is no user",
+            remedy="make a user or another token first, with 'redrive user set NAME --role admin', "
+            "'redrive token create NAME --role ROLE' or the API",
+        )
+
+
+# The rows are locked, so that two who go at once come one after the other, and the second finds out
+# that it is the last. Always users before tokens: in one order nobody waits in a circle.
+
+
+async def _locked_roles(connection: AsyncConnection) -> dict[str, Role]:
+    """Every user's role, by name."""
+    locked = select(_USER.name, _USER.role).order_by(_USER.name).with_for_update()
+    return {row.name: Role(row.role) for row in await connection.execute(locked)}
+
+
+async def _locked_tokens(connection: AsyncConnection) -> dict[str, str]:
+    """The names of the tokens that are not revoked, by id."""
+    usable = select(_TOKEN.id, _TOKEN.name).where(_TOKEN.revoked_at.is_(None))
+    locked = usable.order_by(_TOKEN.id).with_for_update()
+    return {row.id: row.name for row in await connection.execute(locked)}
 
 
 def _read_user(row: Any) -> User:
