@@ -225,6 +225,36 @@ async def test_the_last_admin_among_the_users_stays_one(guarded: Server) -> None
         assert (await admin.put(f"{V1}/users", json=renewed)).status_code == 200
 
 
+async def test_revoking_the_last_token_does_not_let_everybody_in(server: Server) -> None:
+    async with await server.client_as(Role.ADMIN) as admin, server.client() as nobody:
+        (token,) = (await admin.get(f"{V1}/tokens")).json()["items"]
+        refused = await admin.delete(f"{V1}/tokens/{token['id']}")
+        problem = refused.json()
+        assert (refused.status_code, problem["type"][-8:]) == (409, ":refused")
+        assert "redrive token create" in problem["remedy"]
+        assert (await nobody.get(f"{V1}/letters")).status_code == 401
+        await server.token(Role.VIEWER)
+        assert (await admin.delete(f"{V1}/tokens/{token['id']}")).status_code == 200
+        assert (await nobody.get(f"{V1}/letters")).status_code == 401
+
+
+async def test_who_is_not_logged_in_may_send_a_few_kib_and_no_more(guarded: Server) -> None:
+    await guarded.user("ann", "correct horse", Role.ADMIN)
+    large, told = b"[" + b"[]," * 10_000 + b"[]]", {"Content-Type": "application/json"}
+
+    async def in_parts() -> AsyncIterator[bytes]:
+        yield large
+
+    async with guarded.client() as client:
+        for content in (large, in_parts()):
+            refused = await client.post(f"{V1}/session", content=content, headers=told)
+            assert (refused.status_code, refused.json()["type"][-9:]) == (413, "too-large")
+        assert (await log_in(client, "ann", "correct horse")).status_code == 200
+        csrf = {"X-CSRF-Token": (await client.get(f"{V1}/session")).json()["csrfToken"]}
+        read = await client.post(f"{V1}/letters/discard", content=large, headers=told | csrf)
+        assert read.status_code == 422
+
+
 async def test_wrong_passwords_are_slowed_down_and_tell_nothing(guarded: Server) -> None:
     await guarded.user("ann", "correct horse", Role.ADMIN)
     limits: LoginLimits = getattr(guarded.app.api.state, LIMITS)

@@ -7,6 +7,7 @@ Guarantees:
   because there is no user and no token. Then it must come from this machine and not through a
   proxy, which could bring anybody; and the Host must be this machine's own name: a page elsewhere
   whose name was made to point here is sent away.
+- Who is not known may ask whether a login is needed, and log in, with a request of a few KiB.
 - A change that is sent with a cookie needs the session's `X-CSRF-Token`; one that is sent without
   anything must not come from a page of another origin. Tokens are not sent by browsers by
   themselves and need neither.
@@ -29,6 +30,7 @@ from redrive.errors import RedriveError
 from redrive.server.callers import CALLER, DESK, Caller, redaction_for
 from redrive.server.inputs import SEARCHED
 from redrive.server.problems import Problem, answer_problem, problem_for_anybody
+from redrive.server.protection import MOST_BYTES_OF_NOBODY, Measured, announced, too_large
 from redrive.work.desk import Desk
 from redrive.work.passwords import digest
 
@@ -63,6 +65,8 @@ class Authentication:
         except RedriveError as error:
             await answer_problem(problem_for_anybody(error))(scope, receive, send)
             return
+        if scope[CALLER] is None:
+            receive = Measured(receive, MOST_BYTES_OF_NOBODY)
         limited = SEARCHED.set(_searched(Request(scope)))
         try:
             await self._app(scope, receive, send)
@@ -85,6 +89,8 @@ class Authentication:
             )
             problem.headers = {"WWW-Authenticate": "Bearer"}
             raise problem
+        if caller is None and announced(scope) > MOST_BYTES_OF_NOBODY:
+            raise too_large(MOST_BYTES_OF_NOBODY)
         if request.method not in _SAFE:
             _require_own_page(request, caller)
 

@@ -2,7 +2,8 @@
 
 Security headers are on every answer: no sniffing of types, no frames, no referrer, and a strict
 content security policy, under which a page loads and runs only what comes from here. A request
-larger than `MOST_BYTES` is answered 413 as soon as that is known.
+larger than `MOST_BYTES` is answered 413 as soon as that is known, one of somebody who is not known
+already at `MOST_BYTES_OF_NOBODY`: what is read of it is parsed before anybody asks for a password.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from redrive.server.problems import Problem, answer_problem, unforeseen
 
 MOST_BYTES: Final = 64 * 2**20
+MOST_BYTES_OF_NOBODY: Final = 16 * 2**10
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
     " img-src 'self' data:; font-src 'self'; connect-src 'self'; base-uri 'none';"
@@ -53,11 +55,11 @@ class Protection:
                 headers.setdefault("Cache-Control", _NOT_KEPT)
             await send(message)
 
-        if _announced(scope) > MOST_BYTES:
-            await answer_problem(_too_large())(scope, receive, protected)
+        if announced(scope) > MOST_BYTES:
+            await answer_problem(too_large(MOST_BYTES))(scope, receive, protected)
             return
         try:
-            await self._app(scope, _Measured(receive), protected)
+            await self._app(scope, Measured(receive, MOST_BYTES), protected)
         except Exception as error:
             answer = unforeseen(error)
             if begun:
@@ -65,26 +67,28 @@ class Protection:
             await answer(scope, receive, protected)
 
 
-def _announced(scope: Scope) -> int:
+def announced(scope: Scope) -> int:
+    """How large a request says that it is; 0 if it does not."""
     text = Headers(scope=scope).get("Content-Length", "")
     return int(text) if text.isascii() and text.isdecimal() else 0
 
 
-def _too_large() -> Problem:
-    return Problem(413, "too-large", f"expected at most {MOST_BYTES:,} bytes")
+def too_large(most: int) -> Problem:
+    return Problem(413, "too-large", f"expected at most {most:,} bytes")
 
 
-class _Measured:
+class Measured:
     """A request's body, counted as it comes in: not every one says before how large it is."""
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, most: int) -> None:
         self._receive = receive
+        self._most = most
         self._bytes = 0
 
     async def __call__(self) -> Message:
         message = await self._receive()
         self._bytes += len(message.get("body", b""))
-        if self._bytes > MOST_BYTES:
+        if self._bytes > self._most:
             # Not a problem of ours: whoever reads the body lets only this one through.
-            raise HTTPException(413, str(_too_large()))
+            raise HTTPException(413, str(too_large(self._most)))
         return message
