@@ -2663,9 +2663,15 @@ export interface components {
             data: string;
             /**
              * Encoding
-             * @constant
+             * @enum {string}
              */
-            encoding: "base64";
+            encoding: "utf8" | "base64";
+            /**
+             * Redacted
+             * @description A redaction rule hides all of it.
+             * @default false
+             */
+            redacted: boolean;
         };
         /** User */
         User: {

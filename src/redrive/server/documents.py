@@ -117,8 +117,9 @@ class Header(Document):
 
 
 class UnreadableProperties(Document):
-    encoding: Literal["base64"]
+    encoding: Literal["utf8", "base64"]
     data: str
+    redacted: bool = Field(False, description="A redaction rule hides all of it.")
 
 
 class Attempt(Document):

@@ -2,14 +2,14 @@
 
 Guarantees: every header is there, in the wire's order, repeated names too. Bytes that are not UTF-8
 are base64 and marked so, numbers that JSON does not have are text, and what cannot be read is given
-as its bytes. Hidden values are masked and marked.
+as its bytes. Hidden values are masked and marked; where any header is hidden, so is a table or an
+array that cannot be read: it may hold that header.
 """
 
 from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
@@ -18,6 +18,7 @@ from redrive.amqp import fields
 from redrive.amqp.properties import NAMES, Properties
 from redrive.domain.masking import MASK
 from redrive.errors import MalformedData
+from redrive.work.redact import Redaction
 from redrive.work.times import rfc3339
 
 TYPES: Final = {
@@ -46,13 +47,10 @@ TYPES: Final = {
 }
 """What the type letters of the wire are called."""
 
-Hides = Callable[[str], bool]
-"""Whether the value of that name is hidden."""
 
-
-def header_documents(properties: Properties, hides: Hides) -> list[dict[str, Any]]:
+def header_documents(properties: Properties, redaction: Redaction) -> list[dict[str, Any]]:
     """The headers, each as `{name, type, value}`."""
-    return [_named(name, field, hides, 0) for name, field in properties.entries()]
+    return [_named(name, field, redaction, 0) for name, field in properties.entries()]
 
 
 def property_documents(properties: Properties) -> dict[str, Any]:
@@ -76,7 +74,7 @@ def _plain(value: str | int | datetime | None) -> Any:
     return fields.octets(value).decode("utf-8", "replace") if isinstance(value, str) else value
 
 
-def _named(name: str, field: bytes, hides: Hides, depth: int) -> dict[str, Any]:
+def _named(name: str, field: bytes, redaction: Redaction, depth: int) -> dict[str, Any]:
     document: dict[str, Any] = {}
     try:
         name.encode()
@@ -84,18 +82,20 @@ def _named(name: str, field: bytes, hides: Hides, depth: int) -> dict[str, Any]:
     except UnicodeEncodeError:
         document["name"] = _base64(fields.octets(name))
         document["nameEncoding"] = "base64"
-    if hides(name):
+    if redaction.hides(name):
         return document | {"type": TYPES[field[0]], "value": MASK, "redacted": True}
-    return document | _typed(field, hides, depth)
+    return document | _typed(field, redaction, depth)
 
 
-def _typed(field: bytes, hides: Hides, depth: int) -> dict[str, Any]:
+def _typed(field: bytes, redaction: Redaction, depth: int) -> dict[str, Any]:
     kind = TYPES[field[0]]
     if kind in ("table", "array"):
-        inside = None if depth == fields.MAX_DEPTH else _inside(field, kind, hides, depth + 1)
-        if inside is None:
-            return {"type": kind, "value": _base64(field), "encoding": "base64"}
-        return {"type": kind, "value": inside}
+        inside = None if depth == fields.MAX_DEPTH else _inside(field, kind, redaction, depth + 1)
+        if inside is not None:
+            return {"type": kind, "value": inside}
+        if redaction.hides_headers:
+            return {"type": kind, "value": MASK, "redacted": True}
+        return {"type": kind, "value": _base64(field), "encoding": "base64"}
     value = fields.decode(field)
     if isinstance(value, fields.Unreadable):
         return {"type": kind, "value": _base64(value.raw), "encoding": "base64"}
@@ -104,19 +104,21 @@ def _typed(field: bytes, hides: Hides, depth: int) -> dict[str, Any]:
     return {"type": kind, "value": _scalar(value)}
 
 
-def _inside(field: bytes, kind: str, hides: Hides, depth: int) -> list[dict[str, Any]] | None:
+def _inside(
+    field: bytes, kind: str, redaction: Redaction, depth: int
+) -> list[dict[str, Any]] | None:
     """The entries of a table or an array; None if they cannot be told apart."""
     found: list[dict[str, Any]] = []
     end = len(field)
     try:
         if kind == "table":
             for name, start, stop in fields.table_entries(field, 5, end):
-                found.append(_named(fields.text(name), field[start:stop], hides, depth))
+                found.append(_named(fields.text(name), field[start:stop], redaction, depth))
         else:
             start = 5
             while start < end:
                 stop = fields.field_end(field, start, end)
-                found.append(_typed(field[start:stop], hides, depth))
+                found.append(_typed(field[start:stop], redaction, depth))
                 start = stop
     except (MalformedData, IndexError):
         return None

@@ -6,8 +6,9 @@ that neither the original bytes nor a repeated key give them away; where no rule
 is as it was. A body that is no JSON has no parts to hide and is shown as it is. Where a rule cannot
 be applied, more is hidden rather than less: a body that says to be JSON or begins like it, and that
 cannot be searched (cut off, of several documents, nested too deep, in an encoding that cannot be
-undone), is hidden as a whole; a rule for any header that failures are read from hides the reason
-and the stack of every letter.
+undone), is hidden as a whole, and so is a property section, or a table or array in a header, that
+cannot be read; a rule for any header that failures are read from hides the reason and the stack of
+every letter.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Redaction:
             "|".join(map(_glob, headers)) or r"(?!)", re.IGNORECASE | re.DOTALL
         )
         self._paths = _compile(json_paths) if json_paths else []
-        self._hides_headers = bool(headers)
+        self.hides_headers = bool(headers)
         self._hides_failures = any(map(self.hides, TEXTS))
         self._hides_tags = self.hides(TAGS)
         self.hides_in_bodies = bool(self._paths)
@@ -128,13 +129,14 @@ class Redaction:
             return None
 
     def properties(self, raw: bytes) -> bytes:
-        """A property section with the hidden headers' values replaced."""
-        if not self._hides_headers:
+        """A property section with the hidden headers' values replaced; all of one that cannot be
+        read."""
+        if not self.hides_headers:
             return raw
         try:
             properties = Properties.read(raw)
         except MalformedData:
-            return raw
+            return MASK.encode()
         entries = properties.entries()
         shown = [(name, self._field(name, field)) for name, field in entries]
         touched = {name for (name, new), (_, old) in zip(shown, entries, strict=True) if new != old}

@@ -18,6 +18,7 @@ from redrive.domain.editing import as_edited, standing
 from redrive.domain.filters import Audit, Group, Ledger
 from redrive.domain.letter import Attempt, Change, Envelope, Kept, Letter
 from redrive.domain.lifecycle import State
+from redrive.domain.masking import MASK
 from redrive.domain.policy import PolicyEntry
 from redrive.errors import MalformedData
 from redrive.work.decode import Decoded, decode_body
@@ -146,17 +147,22 @@ def _note(decoded: Decoded, redacted: RedactedBody | None) -> str | None:
 
 
 def message_document(envelope: Envelope, redaction: Redaction) -> dict[str, Any]:
-    """Headers and properties; a section that cannot be read is given as its bytes."""
+    """Headers and properties; a section that cannot be read is given as its bytes, or hidden."""
     try:
         properties = Properties.read(envelope.properties)
     except MalformedData:
-        raw = base64.b64encode(envelope.properties).decode()
-        unreadable = {"encoding": "base64", "data": raw}
+        unreadable = _unreadable(envelope.properties, redaction)
         return {"headers": [], "properties": {}, "unreadableProperties": unreadable}
     return {
-        "headers": header_documents(properties, redaction.hides),
+        "headers": header_documents(properties, redaction),
         "properties": property_documents(properties),
     }
+
+
+def _unreadable(raw: bytes, redaction: Redaction) -> dict[str, Any]:
+    if redaction.hides_headers:
+        return {"encoding": "utf8", "data": MASK, "redacted": True}
+    return {"encoding": "base64", "data": base64.b64encode(raw).decode()}
 
 
 def _death(death: Death) -> dict[str, Any]:
