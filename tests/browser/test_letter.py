@@ -10,6 +10,7 @@ from playwright.async_api import Locator, Page, Route, expect
 from redrive.amqp import fields
 from redrive.domain.lifecycle import State
 from redrive.work.edit import as_sent
+from redrive.work.redact import content_of
 from tests.browser.console import Console, accessibility_faults, scrolls_sideways
 from tests.browser.replaying import confirm_replay
 from tests.services.letters import arrival, died_in, failed
@@ -190,6 +191,31 @@ async def test_headers_are_set_added_and_removed(console: Console) -> None:
     await expect(headers.get_by_role("row").filter(has_text="level")).to_contain_text("int32")
     await expect(headers.get_by_role("row").filter(has_text="fixed-by")).to_contain_text("ann")
     await expect(headers.get_by_role("row").filter(has_text="old")).to_have_count(0)
+
+
+async def test_a_content_type_is_shown_as_it_is_sent_and_can_be_set_back(console: Console) -> None:
+    given = arrival(
+        b"{}", headers=died_in("orders"), properties={"content_type": "application/json"}
+    )
+    (one,) = await console.server.add(given)
+    async with console.server.client() as client:
+        edited = await client.post(f"/api/v1/letters/{one}/edit", json={"contentType": "text/xml"})
+        edited.raise_for_status()
+    page = await console.person(f"/letters/{one}")
+    await expect(payload(page)).to_contain_text("text/xml")
+    await page.get_by_role("button", name="Original").click()
+    await expect(payload(page)).to_contain_text("application/json")
+    await editor(page)
+    content_type = page.get_by_label("Content type")
+    await expect(content_type).to_have_value("text/xml")
+    await content_type.fill("application/json")
+    await page.get_by_role("button", name="Review the change").click()
+    await expect(page.get_by_label("Difference")).to_contain_text("+contentType: application/json")
+    await page.get_by_role("button", name="Save the edit").click()
+    await expect(page.get_by_role("region", name="Edits")).to_contain_text("Edit 2")
+    kept = await console.server.store.letters.kept(one)
+    assert kept is not None
+    assert content_of(as_sent(kept))[0] == "application/json"
 
 
 async def test_an_error_never_loses_what_was_typed(console: Console) -> None:

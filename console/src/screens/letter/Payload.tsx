@@ -13,7 +13,7 @@ import { Code } from "../../parts/code/LazyCode";
 import type { Language } from "../../parts/code/Code";
 import { hexDump } from "./hexDump";
 import styles from "./Payload.module.css";
-import { standingEdit, useContent } from "./useLetter";
+import { contentTypeOf, standingEdit, useContent } from "./useLetter";
 
 type Form = "pretty" | "decoded" | "raw";
 
@@ -23,7 +23,8 @@ export function Payload({ letter }: { letter: Letter }) {
   const [picked, setPicked] = useState<Form | null>(null);
   const edited = edit !== undefined && !original;
   const content = useContent(letter.id, edited);
-  const body = edited ? edit.body : letter.body;
+  const { body } = edited ? edit : letter;
+  const type = contentTypeOf(edited ? edit : letter);
   const forms = formsOf(content.data);
   const form = picked !== null && forms.some(({ name }) => name === picked) ? picked : (forms[0]?.name ?? "raw");
   const text = textOf(form, content.data, body);
@@ -56,7 +57,7 @@ export function Payload({ letter }: { letter: Letter }) {
         onChange={setPicked}
         beside={
           <>
-            <span>{describe(letter, content.data)}</span>
+            <span>{describe(letter, type, content.data)}</span>
             <CopyButton text={text} what="what is shown" />
             <a className={styles.download} href={download} download title="Download, byte for byte">
               <Icon name="download" size={16} />
@@ -72,7 +73,7 @@ export function Payload({ letter }: { letter: Letter }) {
         ) : content.data?.kind === "empty" ? (
           <p className={styles.note}>The body is empty.</p>
         ) : (
-          <Code text={text} language={languageOf(letter, form, content.data)} label="Payload" grows />
+          <Code text={text} language={languageOf(body, type, form, content.data)} label="Payload" grows />
         )}
       </Tabs>
     </Section>
@@ -93,14 +94,14 @@ function textOf(form: Form, content: Content | undefined, body: Body): string {
   return body.encoding === "utf8" ? body.data : hexDump(body.data);
 }
 
-function languageOf(letter: Letter, form: Form, content: Content | undefined): Language {
-  if (form === "raw" && letter.body.encoding !== "utf8") return "text";
+function languageOf(body: Body, type: string | null, form: Form, content: Content | undefined): Language {
+  if (form === "raw" && body.encoding !== "utf8") return "text";
   if (content?.kind === "json") return "json";
-  return /[/+]xml\b/.test(letter.contentType ?? "") ? "xml" : "text";
+  return /[/+]xml\b/.test(type ?? "") ? "xml" : "text";
 }
 
-function describe(letter: Letter, content: Content | undefined): string {
-  const parts = [letter.contentType ?? "no content type"];
+function describe(letter: Letter, type: string | null, content: Content | undefined): string {
+  const parts = [type ?? "no content type"];
   if (content && content.undone.length > 0) parts.push(`${content.undone.join(", ")} undone`);
   return [...parts, bytes(letter.size)].join(" · ");
 }

@@ -43,6 +43,12 @@ export function useClassification(id: string) {
   });
 }
 
+/** The content type of the original or of an edit; null if it has none. */
+export function contentTypeOf({ properties }: Pick<Letter, "properties">): string | null {
+  const type = properties["contentType"];
+  return typeof type === "string" ? type : null;
+}
+
 /** The edit that is sent; undefined if the original is. */
 export function standingEdit(letter: Letter) {
   return letter.edits.find((edit) => edit.stands);

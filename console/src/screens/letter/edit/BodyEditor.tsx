@@ -6,7 +6,7 @@ import { Field, inputClass } from "../../../parts/Field";
 import { bytes } from "../../../parts/numbers";
 import { Waiting } from "../../../parts/Page";
 import { Code } from "../../../parts/code/LazyCode";
-import { standingEdit, useContent } from "../useLetter";
+import { contentTypeOf, standingEdit, useContent } from "../useLetter";
 import type { Draft } from "./drafts";
 import styles from "./EditDialog.module.css";
 
@@ -20,14 +20,14 @@ interface BodyEditorProps {
 }
 
 export function BodyEditor({ letter, draft, onWrite }: BodyEditorProps) {
-  const edited = standingEdit(letter) !== undefined;
-  const content = useContent(letter.id, edited, MOST);
+  const stands = standingEdit(letter);
+  const content = useContent(letter.id, stands !== undefined, MOST);
   // The text that it was begun with: what others save meanwhile must not replace what is written.
   const [begun, setBegun] = useState<string | null>(null);
   const [version, setVersion] = useState(0);
   const found = content.data;
   if (begun === null && found?.editable && found.text !== null) setBegun(found.text);
-  const typeNow = typeof letter.properties["contentType"] === "string" ? letter.properties["contentType"] : "";
+  const typeNow = contentTypeOf(stands ?? letter) ?? "";
   if (begun === null) {
     return (
       <div className={styles.cannot}>
