@@ -94,10 +94,16 @@ class People:
         if hasty:
             await context.add_init_script(_HASTY)
         self._contexts.append(context)
+        page = await self.another_window(context)
+        await page.goto(path)
+        return page
+
+    async def another_window(self, context: BrowserContext) -> Page:
+        """A window of a browser that somebody has, at no page yet: it has the cookies of the others
+        of that browser."""
         page = await context.new_page()
         page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
         page.on("console", lambda said: self._heard(said.type, said.text))
-        await page.goto(path)
         return page
 
     def _heard(self, kind: str, text: str) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from redrive.domain.access import Role
 from tests.browser.console import Console, accessibility_faults, scrolls_sideways
@@ -56,6 +57,42 @@ async def test_a_session_that_ends_leaves_what_is_being_written(console: Console
     await expect(again).to_be_visible()
     await log_in(page)
     await expect(again).to_have_count(0)
+    await expect(dialog.get_by_label("Reason")).to_have_value("a long story")
+    await dialog.get_by_role("button", name="Discard 1 letter").click()
+    await expect(page.get_by_role("heading", level=1)).to_contain_text(re.compile("archived"))
+
+
+async def test_a_login_in_another_window_costs_this_one_a_second_try_and_nothing_typed(
+    console: Console,
+) -> None:
+    await console.server.user("ann", PASSWORD, Role.OPERATOR)
+    (one,) = await console.server.add(failed("timed out"))
+    other = await console.person(f"/letters/{one}")
+    await log_in(other)
+    await expect(other.get_by_text("operator", exact=True)).to_be_visible()
+    page = await console.another_window(other.context)
+    # Where a proxy holds the live events back, nothing tells this window of the login by itself.
+    await page.route("**/api/v1/events", lambda _: None)
+    await page.goto(f"/letters/{one}")
+    await page.get_by_role("button", name="Discard…").click()
+    dialog = page.get_by_role("dialog", name="Discard 1 letter")
+    await dialog.get_by_label("Reason").fill("a long story")
+    logged_in = asyncio.Event()
+
+    async def not_meanwhile(route: Route) -> None:
+        await logged_in.wait()
+        await route.continue_()
+
+    await page.route(re.compile(r"/api/v1/(?!events)"), not_meanwhile)
+    # Whoever is set anew has to log in again.
+    await console.server.user("ann", PASSWORD, Role.ADMIN)
+    await other.reload()
+    await log_in(other)
+    await expect(other.get_by_text("admin", exact=True)).to_be_visible()
+    logged_in.set()
+    await dialog.get_by_role("button", name="Discard 1 letter").click()
+    await expect(dialog.get_by_role("alert")).to_be_visible()
+    await expect(page.get_by_text("admin", exact=True)).to_be_visible()
     await expect(dialog.get_by_label("Reason")).to_have_value("a long story")
     await dialog.get_by_role("button", name="Discard 1 letter").click()
     await expect(page.get_by_role("heading", level=1)).to_contain_text(re.compile("archived"))

@@ -3,7 +3,7 @@
 //
 // Every change carries the session's CSRF token and an Idempotency-Key: sent twice, it is done once,
 // except for logins and users, whose keys the server does not keep. Those end alike if done twice.
-// Whatever fails is thrown as a Problem; a 401 is also told to `whenLoggedOut`.
+// Whatever fails is thrown as a Problem; one of the session is also told to `whenLoggedOut`.
 import { answered, isOfAnother, unanswered } from "./connection";
 import { parseExactly } from "./exactJson";
 import { Problem, problemOf, unreachable } from "./problem";
@@ -66,7 +66,7 @@ export function setCsrfToken(token: string | null): void {
   csrfToken = token;
 }
 
-/** Have it told when the server no longer knows who calls. */
+/** Have it told when the server no longer knows who calls, or only by a session that is new here. */
 export function whenLoggedOut(listener: () => void): () => void {
   listeners.add(listener);
   return () => void listeners.delete(listener);
@@ -173,7 +173,8 @@ async function call(address: string, init: RequestInit): Promise<Response> {
   answered();
   if (answer.ok) return answer;
   const problem: Problem = await problemOf(answer);
-  if (problem.kind === "not-logged-in") for (const listener of listeners) listener();
+  // `csrf`: somebody has logged in anew in another window, which has the cookie in common with this.
+  if (/^(not-logged-in|csrf)$/.test(problem.kind)) for (const listener of listeners) listener();
   throw problem;
 }
 
