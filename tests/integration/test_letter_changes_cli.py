@@ -499,6 +499,20 @@ def test_who_ends_the_question_instead_of_answering_changes_nothing(
     assert states(redrive) == [State.PENDING] * 2
 
 
+def test_what_fails_while_the_question_is_read_is_not_discarded_with_the_others(
+    redrive: LetterCommands, person: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_and_say_yes(*_: object, **__: object) -> bool:
+        redrive.add(failed("meanwhile"))
+        return True
+
+    redrive.add(failed("a"), failed("b"))
+    person("")
+    monkeypatch.setattr("typer.confirm", read_and_say_yes)
+    assert redrive("letters", "discard", "--queue", "orders")[0] == 0
+    assert sorted(states(redrive)) == [State.ARCHIVED, State.ARCHIVED, State.PENDING]
+
+
 def test_decisions_on_nothing_exit_with_3(redrive: LetterCommands) -> None:
     (letter_id,) = redrive.add(failed("x"))
     for word in ("discard", "archive", "restore", "resolve"):

@@ -397,6 +397,21 @@ def test_on_a_terminal_more_than_one_letter_is_asked_about(
     assert site.taken() == []
 
 
+def test_what_fails_while_the_question_is_read_is_not_sent_with_the_others(
+    site: Replaying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_and_say_yes(*_: object, **__: object) -> bool:
+        site.add(dead("meanwhile"))
+        return True
+
+    site.add(dead("a"), dead("b"))
+    monkeypatch.setattr("redrive.cli.replay.is_somebody_there", lambda: True)
+    monkeypatch.setattr(asking, "is_somebody_there", lambda: True)
+    monkeypatch.setattr("typer.confirm", read_and_say_yes)
+    assert site("replay", "--queue", "orders").code == 0
+    assert site.taken() == ["a", "b"]
+
+
 def test_the_question_says_where_letters_go_by_their_policies(
     site: Replaying, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,13 +21,12 @@ from redrive.cli.filters import NOTHING_MATCHED, Selection, filtered, whole_id
 from redrive.cli.invocation import Invocation, Output, invoked
 from redrive.cli.rendering import note, print_json
 from redrive.domain.editing import LONGEST_REASON
-from redrive.domain.filters import Filters
 from redrive.domain.lifecycle import State, may_become
 from redrive.domain.texts import storable
 
 if TYPE_CHECKING:
     from redrive.settings import Settings
-    from redrive.work.decide import Tally, Verb
+    from redrive.work.decide import Tally, Verb, Which
 
 FAILED: Final = 1
 _BECOMES: Final = {
@@ -157,46 +156,34 @@ def _decision(
 
 def _run(invocation: Invocation, decision: _Decision) -> None:
     settings = invocation.load().settings
-    ids, filters = runtime.run_async(_choose(settings, decision))
+    which = runtime.run_async(_choose(settings, decision))
     if not decision.yes and is_somebody_there():
-        limit = decision.selection.limit
-        count = len(ids) if filters is None else runtime.run_async(_count(settings, filters, limit))
+        count = len(which)
         if count > 1 or (count and decision.word == "discard"):
             ask(f"{decision.word.capitalize()} {wording.plural(count, 'letter')}?")
-    tally = runtime.run_async(_decide(settings, decision, ids, filters))
+    tally = runtime.run_async(_decide(settings, decision, which))
     _show(tally, decision, invocation.output)
 
 
-async def _choose(settings: Settings, decision: _Decision) -> tuple[list[str], Filters | None]:
-    """The letters that are named; or else the filters."""
+async def _choose(settings: Settings, decision: _Decision) -> Which:
+    """The letters that are named; or else those that match now, before anybody is asked: what
+    comes to match while the question is read is not what they say yes to."""
     async with runtime.store(settings) as store:
         if not decision.letters:
             filters = await decision.selection.filters(store.letters)
             if not (filters.status or filters.ids):
                 filters = replace(filters, status=_POSSIBLE[decision.word])
-            return [], filters
+            return await store.decisions.listed(filters, decision.selection.limit)
         ids = [await whole_id(store.letters, each) for each in decision.letters]
-        return list(dict.fromkeys(ids)), None
+        return list(dict.fromkeys(ids))
 
 
-async def _count(settings: Settings, filters: Filters, limit: int | None) -> int:
-    async with runtime.store(settings) as store:
-        return await store.decisions.count(filters, limit)
-
-
-async def _decide(
-    settings: Settings, decision: _Decision, ids: list[str], filters: Filters | None
-) -> Tally:
+async def _decide(settings: Settings, decision: _Decision, which: Which) -> Tally:
     from redrive.work.decide import decide  # noqa: PLC0415  (not needed for --help)
 
     async with runtime.store(settings) as store:
-        limit = decision.selection.limit
         return await decide(
-            store.decisions,
-            decision.word,
-            ids if filters is None else await store.decisions.listed(filters, limit),
-            actor=actor(),
-            reason=decision.reason,
+            store.decisions, decision.word, which, actor=actor(), reason=decision.reason
         )
 
 

@@ -147,7 +147,7 @@ def replay(  # noqa: PLR0913  (each is an option)
         return
     made: Replay | None = None
     with nothing_sent_if_interrupted():
-        filters = _prepare(settings, asked, asks=asks and is_somebody_there())
+        filters, asked = _prepare(settings, asked, asks=asks and is_somebody_there())
         if detach:
             made = runtime.run_async(_detach(settings, asked, filters))
     if detach:
@@ -179,11 +179,14 @@ def _pause(text: str | None, rate: str | None) -> float:
 # Before anything is sent
 
 
-def _prepare(settings: Settings, asked: Asked, *, asks: bool) -> Filters:
+def _prepare(settings: Settings, asked: Asked, *, asks: bool) -> tuple[Filters, Asked]:
+    """What may be sent. Where somebody was asked, no more letters than they said yes to, and none
+    that came while they read the question."""
     filters, going = runtime.run_async(_look(settings, asked, count=asks))
     if going.total() > 1:
         ask(question(going))
-    return filters
+        asked = replace(asked, selection=replace(asked.selection, limit=going.total()))
+    return filters, asked
 
 
 async def _look(
@@ -206,8 +209,11 @@ async def _look(
         if count:
             policies = await runtime.policy_book(settings)
             to = destinations(lambda: policies, asked.order.destination)
-            for each in await looks.origins(vhost, filters, limit=asked.selection.limit):
+            origins = await looks.origins(vhost, filters, limit=asked.selection.limit)
+            for each in origins:
                 going[to(each)] += each.letters
+            newest = max((each.newest for each in origins), default=filters.created_until)
+            filters = replace(filters, created_until=newest)
         return filters, going
 
 

@@ -51,6 +51,8 @@ class Origin:
     exchange: str
     routing_key: str
     letters: int
+    newest: datetime
+    """When the last of them was collected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +89,14 @@ class ReplayLooks:
         letter = redrive_letter.c
         chosen = self._replays.chosen(vhost, filters, limit=limit)
         found = chosen.with_only_columns(
-            letter.queue, letter.exchange, letter.routing_key
+            letter.queue, letter.exchange, letter.routing_key, letter.created_at
         ).subquery()
-        query = select(*found.c, func.count().label("letters")).group_by(*found.c)
+        place = (found.c.queue, found.c.exchange, found.c.routing_key)
+        newest = func.max(found.c.created_at)
+        query = select(*place, func.count(), newest).group_by(*place)
         async with self._database.reading() as connection:
             rows = (await connection.execute(query)).all()
-        return [Origin(row.queue, row.exchange, row.routing_key, int(row.letters)) for row in rows]
+        return [Origin(*row) for row in rows]
 
     async def prospects(
         self,

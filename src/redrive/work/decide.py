@@ -24,6 +24,9 @@ DONE: dict[Verb, str] = {
 }
 """What is said of letters on which it was decided so."""
 
+Which = Sequence[str] | Listed
+"""Letters that are named by their ids, or that were listed."""
+
 
 @dataclass(slots=True)
 class Tally:
@@ -45,12 +48,12 @@ class Tally:
 async def decide(
     decisions: Decisions,
     verb: Verb,
-    which: Sequence[str] | Listed,
+    which: Which,
     *,
     actor: str,
     reason: str,
 ) -> Tally:
-    """Carry out a decision on letters that are named, or that were listed."""
+    """Carry out a decision."""
     act: Callable[..., Awaitable[Decided]] = getattr(decisions, verb)
     tally = Tally()
     if not isinstance(which, Listed):
