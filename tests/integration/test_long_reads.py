@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import gc
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,7 +17,14 @@ from tests.services.letters import failed
 from tests.services.plugin import Vhost
 from tests.services.serving import V1, Server, serving, settings_for
 
-SEARCH = f"{V1}/letters?search=nowhere"
+SEARCH = {"filter": {"search": "nowhere"}}
+SEARCHES: dict[str, Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]] = {
+    "a list": lambda client: client.get(f"{V1}/letters?search=nowhere"),
+    "the preview of a replay": lambda client: client.post(f"{V1}/replays/preview", json=SEARCH),
+    "the dry run of an edit": lambda client: client.post(
+        f"{V1}/letters/edit", json=SEARCH | {"removeHeaders": ["x"], "dryRun": True}
+    ),
+}
 MANY = 30
 """More than there are connections for."""
 
@@ -49,12 +57,15 @@ async def under_way(looking: psycopg.AsyncConnection) -> int:
     return 0 if row is None else int(row[0])
 
 
+# The driver warns of a cursor that was being opened when it was given up: gone with its connection.
+@pytest.mark.filterwarnings("ignore:.*was deleted while still open:ResourceWarning")
+@pytest.mark.parametrize("kind", SEARCHES)
 async def test_many_searches_at_once_leave_connections_for_everybody_else(
-    server: Server, database: str
+    server: Server, database: str, kind: str
 ) -> None:
     limits = httpx.Limits(max_connections=None)
     async with endless_searches(database) as looking, server.client(limits=limits) as client:
-        searching = [asyncio.create_task(client.get(SEARCH)) for _ in range(MANY)]
+        searching = [asyncio.ensure_future(SEARCHES[kind](client)) for _ in range(MANY)]
 
         async def begun() -> bool:
             return await under_way(looking) > 0
@@ -71,6 +82,7 @@ async def test_many_searches_at_once_leave_connections_for_everybody_else(
             return await under_way(looking) == 0
 
         await eventually_async(ended, what="searches that nobody waits for are given up")
+    gc.collect()  # here, where the warning is known
 
 
 async def test_a_search_that_was_waited_for_is_answered(server: Server, database: str) -> None:

@@ -31,6 +31,7 @@ from redrive.server.callers import caller_of, desk_of, redaction_for, route
 from redrive.server.idempotency import IdempotentRoute
 from redrive.server.inputs import Id, Input, Name, Reason, Selection, Text, Unmeant
 from redrive.server.kept import kept_of
+from redrive.server.long_reads import read_by
 from redrive.server.problems import Problem, invalid
 from redrive.work.difference import difference
 from redrive.work.edit import EditOrder, as_sent, body_of_text, editable_of, prepare
@@ -187,7 +188,11 @@ async def edit_letters(request: Request, edit: ManyEdits) -> Response:
     store, redaction, order = desk_of(request).store, redaction_for(request), edit.order()
     filters = edit.filter.filters(datetime.now(UTC))
     with Spool() as spool:
-        found = await survey(store.edits, filters, order, spool, redaction=redaction)
+        found = await read_by(
+            request,
+            filters,
+            lambda: survey(store.edits, filters, order, spool, redaction=redaction),
+        )
         if edit.dry_run:
             return answer(survey_document(found, 0, redaction))
         told = {"filter": edit.filter.given(), "count": edit.count} | edit.told()

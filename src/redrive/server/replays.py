@@ -29,17 +29,18 @@ from redrive.domain.replay import (
     ReplayState,
     read_destination,
 )
-from redrive.errors import OrderRefused
+from redrive.errors import ManagementError, OrderRefused
 from redrive.server import documents
 from redrive.server.answers import answer
 from redrive.server.auditing import audited
 from redrive.server.callers import caller_of, desk_of, redaction_for, route
 from redrive.server.idempotency import IdempotentRoute
 from redrive.server.inputs import NO_NUL, Id, Input, Paging, Reason, Selection
+from redrive.server.long_reads import read_by
 from redrive.server.problems import Problem, not_found
 from redrive.work.destinations import destinations
 from redrive.work.ordering import read_ordering
-from redrive.work.replay_preview import PreviewOrder, preview_document
+from redrive.work.replay_preview import Preview, PreviewOrder, preview_document
 from redrive.work.replay_report import (
     replay_document,
     replayed_letter_document,
@@ -140,8 +141,12 @@ async def preview_replay(request: Request, wanted: ReplayWanted) -> Response:
         doubtful=wanted.doubtful,
         destination_of=destinations(lambda: policies, redirect),
     )
-    async with desk.replay_preview() as (looking, silent):
-        found = await looking.of(order, datetime.now(UTC))
+
+    async def look() -> tuple[Preview, ManagementError | None]:
+        async with desk.replay_preview() as (looking, silent):
+            return await looking.of(order, datetime.now(UTC)), silent
+
+    found, silent = await read_by(request, order.filters, look)
     note = None if silent is None else f"{silent}; length limits and bindings are unknown"
     return answer(
         {
