@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import secrets
 import shlex
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import quote
 
@@ -120,6 +126,22 @@ def test_unenroll_asks_while_messages_wait_that_may_come_back(
     assert redrive("topology", "unenroll", "orders").code == 3  # nothing is asked for nothing
 
 
+def test_unenroll_asks_too_for_a_queue_whose_own_dead_letter_exchange_was_bound(
+    redrive: Redrive, foreign: Foreign
+) -> None:
+    with foreign.channel() as channel:
+        channel.exchange_declare("their-dlx", "topic", durable=True)
+    foreign.declare("orders", dead_letter_exchange="their-dlx")
+    assert redrive("topology", "enroll", "orders", "--bind-exchange").code == 0
+    foreign.reject_one("orders", b"waits")
+    foreign.shows("retry-queue", 1)
+    refused = redrive("topology", "unenroll", "orders")
+    assert (refused.code, "1 in retry-queue. What orders rejects" in refused.err) == (2, True)
+    foreign.reject_one("orders", b"still comes")
+    assert [foreign.take("retry-queue") for _ in range(2)] == [b"waits", b"still comes"]
+    assert redrive("topology", "unenroll", "orders").code == 0
+
+
 def test_enrolling_twice_follows_the_users_policy_that_changed_meanwhile(
     redrive: Redrive, foreign: Foreign
 ) -> None:
@@ -187,6 +209,33 @@ def test_their_dead_letter_exchange_is_bound_instead_and_their_own_queue_keeps_i
     foreign.reject_one("bills", b"too")
     assert foreign.take("retry-queue") == b"too"
     assert redrive("topology", "unenroll", "bills").code == 0
+    assert foreign.settled_view() == before
+
+
+@pytest.mark.usefixtures("redrive")
+def test_ctrl_c_at_the_question_of_an_enroll_ends_it_and_changes_nothing(
+    foreign: Foreign, tmp_path: Path
+) -> None:
+    foreign.declare("orders", max_length=2)
+    before = foreign.settled_view()
+    ours, theirs = pty.openpty()
+    env = os.environ | {
+        "REDRIVE_BROKER__URL": foreign.vhost.url,
+        "REDRIVE_BROKER__MANAGEMENT_URL": foreign.vhost.management_url,
+    }
+    enroll = [sys.executable, "-m", "redrive", "topology", "enroll", "orders"]
+    shown = b""
+    with subprocess.Popen(enroll, cwd=tmp_path, env=env, stdin=theirs, stderr=theirs) as asking:
+        os.close(theirs)
+        with contextlib.suppress(OSError):  # a terminal ends with an error
+            while some := os.read(ours, 4096):
+                was_not_asked = b"Enroll all the same?" not in shown
+                shown += some
+                if was_not_asked and b"Enroll all the same?" in shown:
+                    asking.send_signal(signal.SIGINT)
+        assert asking.wait() == 130, shown
+    os.close(ours)
+    assert b"interrupted; nothing was changed" in shown
     assert foreign.settled_view() == before
 
 
@@ -263,6 +312,7 @@ def _kept_one(foreign: Foreign, queue: str, *, after: int) -> bool:
         channel.queue_purge(queue)
     foreign.reject_one(queue, b"dead")
     with foreign.channel() as channel:
+        channel.confirm_delivery()  # else the end of the channel may take some of them along
         for _ in range(after):
             channel.basic_publish("", queue, b"after it")
     shown = eventually(

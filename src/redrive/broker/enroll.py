@@ -284,8 +284,9 @@ class Enroller:
     # Unenroll
 
     async def is_enrolled(self, queue: str) -> bool:
-        """Whether the queue dead-letters to us by a policy of ours."""
-        return await self._management.policy(policy_name(queue)) is not None
+        """Whether what the queue rejects comes to us by what enroll made."""
+        policy = await self._management.policy(policy_name(queue))
+        return policy is not None or bool(await self._bindings_for(queue))
 
     async def unenroll(self, queue: str) -> Unenrolled:
         """Take back what enroll did. Nothing else is touched, and a queue that is gone is fine."""
@@ -306,11 +307,15 @@ class Enroller:
         returns = self._names.return_exchange
         return [
             *(b for b in await self._management.bindings_of(queue) if b["source"] == returns),
-            *(
-                b
-                for b in await self._management.bindings_of(self._names.retry_queue)
-                if (b.get("arguments") or {}).get(BINDING_MARK) == queue
-            ),
+            *await self._bindings_for(queue),
+        ]
+
+    async def _bindings_for(self, queue: str) -> list[dict[str, Any]]:
+        """Those of our own queue to where that one dead-letters by its arguments."""
+        return [
+            b
+            for b in await self._management.bindings_of(self._names.retry_queue)
+            if (b.get("arguments") or {}).get(BINDING_MARK) == queue
         ]
 
     async def _unbind(self, bindings: Iterable[tuple[Binding, dict[str, Any] | None]]) -> int:

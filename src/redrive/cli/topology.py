@@ -198,7 +198,9 @@ def delete_(
     """Delete Redrive's queues and exchanges. Yours stay."""
     settings = invocation.load().settings
     if not yes:
-        ask("Delete Redrive's queues and exchanges?" if not names else f"Delete {names}?")
+        ask(
+            "Delete Redrive's queues and exchanges?" if not names else f"Delete {', '.join(names)}?"
+        )
     permission = Permission(
         names=tuple(names or ()), even_with_messages=even_with_messages, even_if_used=even_if_used
     )
