@@ -73,6 +73,10 @@ MEANINGS = {
         "A consumer that was told to stop has settled so many of what it had, and given back the"
         " others"
     ),
+    "consumer.no_dead_letter_exchange": (
+        "A handler's queue has a dead letter exchange that is not there: what expires in it, or is"
+        " rejected, is dropped or held out of sight; told once, and again if it was back meanwhile"
+    ),
     "consumer.no_retrier": (
         "Retries have waited, and nobody brings them back: no retrier runs; told once"
     ),

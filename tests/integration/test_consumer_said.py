@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import structlog
 
-from redrive import Consumer, Message
+from redrive import Consumer, Message, Queue
 from redrive.amqp import parse_addresses
+from redrive.consumer import looks
 from redrive.consumer import serving as one_handler
-from redrive.consumer import session
 from redrive.errors import ConnectionLost
 from tests.services.collecting import is_empty
 from tests.services.consuming import DEAD, QUEUE, consumed, eventually, send, serving, settings_for
@@ -112,10 +112,35 @@ async def test_who_stops_says_how_many_it_has_settled_and_given_back(
     await holds(vhost.url, QUEUE, 3)
 
 
+class Looked:
+    """How often a consumer has looked for what is missing."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    async def twice(self) -> None:
+        """The first may have been under way."""
+        wanted = self.times + 2
+        await eventually(lambda: self.times >= wanted, "two looks")
+
+
+def looks_counted(monkeypatch: pytest.MonkeyPatch) -> Looked:
+    """Have consumers look often."""
+    looked, looks_at_all = Looked(), looks.Looks._for_a_retrier
+
+    async def counted(self: looks.Looks) -> None:  # the last of a round, that of exchanges before
+        await looks_at_all(self)
+        looked.times += 1
+
+    monkeypatch.setattr(looks, "_EVERY", 0.05)
+    monkeypatch.setattr(looks.Looks, "_for_a_retrier", counted)
+    return looked
+
+
 async def test_retries_that_nobody_brings_back_are_told_once(
     vhost: Vhost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "_LOOK_FOR_A_RETRIER_EVERY", 0.1)
+    looked = looks_counted(monkeypatch)
     settings = settings_for(vhost.url, "classic", tiers="100ms,200ms")
     consumer = Consumer(settings=settings)
 
@@ -131,13 +156,71 @@ async def test_retries_that_nobody_brings_back_are_told_once(
                     await consumed(vhost.url, queue)
                 await send(vhost.url, "a")
                 await holds(vhost.url, DEAD, 1)  # brought back, three times
-                await asyncio.sleep(0.3)  # some looks
+                await looked.twice()
                 assert not events(logs, "consumer.no_retrier")
             await send(vhost.url, "b", "c")
             await eventually(lambda: bool(events(logs, "consumer.no_retrier")), "the warning")
-            await asyncio.sleep(0.3)
+            await looked.twice()
     (told,) = events(logs, "consumer.no_retrier")
     assert told["queue"] == "retry-queue-1"
+
+
+@pytest.mark.parametrize("by", ["argument", "option"])
+async def test_a_dead_letter_exchange_that_is_missing_is_told_once_each_time(
+    vhost: Vhost, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    looked = looks_counted(monkeypatch)
+    own = "orders.dlx"
+    consumer = Consumer(settings=settings_for(vhost.url, "classic"))
+    queue = (
+        Queue(QUEUE, arguments={"x-dead-letter-exchange": own})
+        if by == "argument"
+        else Queue(QUEUE, dead_letter_exchange=own)
+    )
+
+    @consumer.handler(queue)
+    async def settle(message: Message) -> None: ...
+
+    def told() -> list[MutableMapping[str, Any]]:
+        return events(logs, "consumer.no_dead_letter_exchange")
+
+    async with channel_to(vhost.url) as channel:
+        await channel.declare_exchange(own, "topic")
+        with structlog.testing.capture_logs() as logs:
+            async with serving(consumer):
+                await consumed(vhost.url)
+                for times in (1, 2):
+                    await channel.delete_exchange(own)
+                    await eventually(lambda: len(told()) == times, "the warning")  # noqa: B023
+                    await looked.twice()
+                    await channel.declare_exchange(own, "topic")
+                    await looked.twice()
+    assert [(each["queue"], each["exchange"]) for each in told()] == [(QUEUE, own)] * 2
+
+
+async def test_of_a_queue_that_has_another_dead_letter_exchange_nothing_is_told(
+    vhost: Vhost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = looks_counted(monkeypatch)
+    consumer = Consumer(settings=settings_for(vhost.url, "classic"))
+    async with channel_to(vhost.url) as channel:
+        await channel.declare_queue(QUEUE, arguments={"x-dead-letter-exchange": "amq.fanout"})
+
+    @consumer.handler(Queue(QUEUE, arguments={"x-dead-letter-exchange": "missing"}))
+    async def settle(message: Message) -> None: ...
+
+    @consumer.handler(Queue("second", arguments={"x-dead-letter-exchange": ""}))
+    async def settle_second(message: Message) -> None: ...
+
+    @consumer.handler(Queue("third", arguments={"x-dead-letter-exchange": "x" * 256}))
+    async def settle_third(message: Message) -> None: ...
+
+    with structlog.testing.capture_logs() as logs:
+        async with serving(consumer):
+            for queue in (QUEUE, "second", "third"):
+                await consumed(vhost.url, queue)
+            await looked.twice()
+    assert not events(logs, "consumer.no_dead_letter_exchange")
 
 
 async def test_a_queue_that_is_used_as_it_is_is_told_once(vhost: Vhost, proxy: NewProxy) -> None:

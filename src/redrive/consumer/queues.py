@@ -65,7 +65,9 @@ class Queue:
       durable queue of the same name behind it; one that exists is used as it is, but where
       the two stand as they are made here, they are bound. What a handler gives up goes there too;
       what cannot be published again does not, and stays in the queue.
-    - `arguments`: further arguments, such as `{"x-max-length": 10_000}`.
+    - `arguments`: further arguments, such as `{"x-max-length": 10_000}`. An exchange that
+      `x-dead-letter-exchange` names here is not declared; while it is missing, the log says so,
+      unless the queue exists otherwise than it is described.
     - `declare`: with False, the queue must exist.
     """
 
@@ -135,6 +137,8 @@ class Declared:
     parks: frozenset[str]
     """Which of the three are known to dead-letter to Redrive's own dead letter exchange."""
     handler: str = ""
+    dead_letters_to: str = ""
+    """The dead letter exchange of the queue, where it is known to be as it was described."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,19 +177,21 @@ class Declaring:
         if queue.dead_letter_exchange is not None and queue.declare:
             await self._exchange_with_queue(queue.dead_letter_exchange)
         arguments = self._arguments_of(queue, name)
-        parks = False
+        sound = False
         if not name and before and await self._spare.count(before) is not None:
-            name, parks = before, self._dead_letters_to_us(arguments)
+            name, sound = before, True
         elif queue.declare:
-            name, parks = await self._main(queue, name, arguments)
+            name, sound = await self._main(queue, name, arguments)
         else:
             await self._must_exist(name)
         again, again_parks = await self._beside(AGAIN, name)
         alone, alone_parks = await self._beside(ALONE, name)
         await self._bind(name, self._topology.names.return_exchange, return_key(name))
+        parks = sound and self._dead_letters_to_us(arguments)
         known = {name: parks, again: again_parks, alone: alone_parks}
         keeping = frozenset(queue for queue, keeps in known.items() if keeps)
-        return Declared(name, again, alone, keeping, handler)
+        dead_letters = str(arguments["x-dead-letter-exchange"]) if sound else ""
+        return Declared(name, again, alone, keeping, handler, dead_letters)
 
     async def _beside(self, mark: str, name: str) -> tuple[str, bool]:
         beside = queue_beside(mark, self._topology.prefix, name)
@@ -193,7 +199,7 @@ class Declaring:
         arguments = _arguments(kind, self._topology.names.dlq_exchange)
         if kind == "quorum":
             arguments["x-delivery-limit"] = DELIVERY_LIMIT
-        return await self._declare(beside, arguments)
+        return await self._declare(beside, arguments)  # what is sound dead-letters to Redrive
 
     async def dead_letters(self) -> Unsure | None:
         """Have Redrive's dead letter exchange and the queue behind it; what may be wrong with them
@@ -241,18 +247,17 @@ class Declaring:
     async def _main(
         self, queue: Queue, name: str, arguments: dict[str, Argument]
     ) -> tuple[str, bool]:
-        name, parks = await self._declare(name, arguments)
+        name, sound = await self._declare(name, arguments)
         if queue.exchange:
             await self._exchange(queue.exchange)
             await self._bind(name, queue.exchange, queue.routing_key)
-        return name, parks
+        return name, sound
 
     async def _declare(self, name: str, arguments: dict[str, Argument]) -> tuple[str, bool]:
-        """Declare a queue; its name, and whether it is known to dead-letter to Redrive."""
+        """Declare a queue; its name, and whether it is known to be as it is described here."""
         channel = await self._spare.open()
         try:
-            name = await channel.declare_queue(name, arguments={**arguments})
-            return name, self._dead_letters_to_us(arguments)
+            return await channel.declare_queue(name, arguments={**arguments}), True
         except (PreconditionFailed, AccessRefused) as error:
             if not name or await self._spare.count(name) is None:
                 if isinstance(error, PreconditionFailed):

@@ -73,6 +73,8 @@ class Known:
     used_as_they_are: set[str] = field(default_factory=set)
     """The queues of which that was told."""
     no_retrier_told: bool = False
+    dropping: set[tuple[str, str]] = field(default_factory=set)
+    """Queues, and the dead letter exchange of each that is missing: told already."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -116,6 +118,7 @@ class Serving:
         self._parts: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
         self._ends = False
+        self.declared: Declared
         self.intake: Intake
         self._alone: Alone
 
@@ -125,7 +128,7 @@ class Serving:
         """Declare and consume the handler's queue. Raises the `BrokerError` that prevents it; then,
         too, it has to be closed."""
         registered, shared = self._registered, self._shared
-        declared = await self._declare()
+        self.declared = declared = await self._declare()
         settling = self._settling(declared)
         place = (declared.name, shared.source.address.vhost)
         tiers = len(shared.settings.topology.tiers)

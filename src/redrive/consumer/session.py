@@ -28,6 +28,7 @@ from redrive.broker.live import SpareChannel
 from redrive.broker.topology import describe
 from redrive.consumer.gate import Gate
 from redrive.consumer.logs import log
+from redrive.consumer.looks import Looks
 from redrive.consumer.sending import Sending
 from redrive.consumer.serving import Known, Registered, Serving, Shared
 from redrive.consumer.telling import Told
@@ -38,7 +39,6 @@ _LAST_ACKS_WITHIN: Final = 1.0
 """Seconds to have acks written, of a session that lost another connection than theirs."""
 _OPENED_WITHIN: Final = 1.0
 """Seconds that a handler has to be opened, or closed, once all should end."""
-_LOOK_FOR_A_RETRIER_EVERY: Final = 60.0
 
 
 class Session:
@@ -60,6 +60,7 @@ class Session:
         self._name = name
         self._gate = Gate()
         self._servings: list[Serving] = []
+        self._all_open = asyncio.Event()
         self._hurries = asyncio.Event()
         self.sending: Sending | None = None
 
@@ -126,7 +127,14 @@ class Session:
     ) -> None:
         """Serve every handler by itself until all have ended; in order, whatever ends one."""
         publishing = asyncio.create_task(shared.sending.run())
-        looking = asyncio.create_task(self._look_for_a_retrier(shared.aside))
+        looks = Looks(
+            shared.aside,
+            self._servings,
+            self._settings.topology,
+            self._known,
+            all_open=self._all_open,
+        )
+        looking = asyncio.create_task(looks.run())
         stop = asyncio.create_task(until.wait())
         handlers = [
             asyncio.create_task(self._keep_serving(registered, shared, until, on_serving))
@@ -150,25 +158,6 @@ class Session:
         if errors := [error for task in ended if (error := task.exception()) is not None]:
             raise the_reason(BaseExceptionGroup("what ended the session", errors))
 
-    async def _look_for_a_retrier(self, connection: Connection) -> None:
-        """Say it, once, if retries have waited and nobody brings them back."""
-        topology, spare = self._settings.topology, SpareChannel(connection)
-        while not self._known.no_retrier_told:
-            await asyncio.sleep(_LOOK_FOR_A_RETRIER_EVERY)
-            for queue in topology.of_each_tier(topology.names.delayed_queue):
-                found = None
-                with suppress(BrokerError):  # a lost connection is the others' to tell
-                    found = await spare.count(queue)
-                messages, consumers = found or (0, 0)
-                if messages and not consumers and not self._known.no_retrier_told:
-                    self._known.no_retrier_told = True
-                    log.warning(
-                        "consumer.no_retrier",
-                        queue=queue,
-                        messages=messages,
-                        remedy="start 'redrive run', which brings retries back to their queues",
-                    )
-
     async def _keep_serving(
         self,
         registered: Registered,
@@ -191,6 +180,8 @@ class Session:
                     return
                 trouble.is_over()
                 self._servings.append(serving)
+                if len(self._servings) == len(self._registered):
+                    self._all_open.set()
                 on_serving(len(self._registered) - len(self._servings))
                 await serving.run(until)
             finally:
