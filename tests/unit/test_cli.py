@@ -205,7 +205,10 @@ def test_wrong_settings_are_a_line_each_and_exit_code_2(
             ["config", "--output", "json", "show"],
             "redrive: No such option: --output; options stand behind the command; see",
         ),
-        (["config", "show", "--output", "xml"], "redrive: Invalid value for '--output'"),
+        (
+            ["config", "show", "--output", "xml"],
+            "redrive: Invalid value for '--output': 'xml' is not one of",
+        ),
         (["letters", "edit"], "redrive: name a letter, or give filters; one of them; see"),
         (["config", "show", "--config"], "redrive: Option '--config' requires an argument"),
         (["config", "show", f"amqp://u:{SECRET}@h"], "redrive: Got unexpected extra argument"),

@@ -83,6 +83,7 @@ def _run(arguments: Sequence[str]) -> int:
         place = "options stand behind the command; " if before else ""
         # Of no one parameter: a sentence of ours, that says itself what is wrong.
         problem = error.format_message().removeprefix("Invalid value: ").rstrip(".")
+        problem = problem.replace(": Value error, ", ": ", 1)  # a word of the library's
         _complain(problem, remedy=f"{place}see '{command} --help'")
         return error.exit_code
     except BrokenPipeError:
