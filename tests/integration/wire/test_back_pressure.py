@@ -124,23 +124,33 @@ async def test_a_paused_connection_outlives_its_heartbeats(
         assert await take(consumer, 2)
 
 
+ALARMS = {
+    "memory": ("set_vm_memory_high_watermark", "0", "0.4"),
+    "disk": ("set_disk_free_limit", str(10**18), str(50 * 10**6)),
+}
+
+
+@pytest.mark.parametrize("scarce", ALARMS)
 async def test_a_blocked_broker_is_seen_and_publishers_wait_until_it_is_not(
-    tls: TlsBroker,
+    tls: TlsBroker, scarce: str
 ) -> None:
+    command, too_little, enough = ALARMS[scarce]
     node = tls.node  # not the run's own broker, which others use
     async with connected(node.url()) as connection:
         channel = await connection.channel()
         await channel.declare_queue("q")
         publisher = await (await connection.channel()).publisher()
         assert await publisher.send(Publish("", "q", PLAIN, b"before")) == Confirmed()
-        await asyncio.to_thread(node.ctl, "set_vm_memory_high_watermark", "0")
-        publisher.publish(Publish("", "q", PLAIN, b"while"))  # the broker tells those who publish
-        await eventually_async(lambda: connection.blocked is not None)
-        assert "memory" in str(connection.blocked)
-        ready = asyncio.ensure_future(publisher.ready())
-        then: list[str | None] = []
-        ready.add_done_callback(lambda _: then.append(connection.blocked))
-        await asyncio.to_thread(node.ctl, "set_vm_memory_high_watermark", "0.4")
+        await asyncio.to_thread(node.ctl, command, too_little)
+        try:
+            publisher.publish(Publish("", "q", PLAIN, b"while"))  # it tells those who publish
+            await eventually_async(lambda: connection.blocked is not None)
+            assert scarce in str(connection.blocked)
+            ready = asyncio.ensure_future(publisher.ready())
+            then: list[str | None] = []
+            ready.add_done_callback(lambda _: then.append(connection.blocked))
+        finally:
+            await asyncio.to_thread(node.ctl, command, enough)
         await soon(ready)
         assert then == [None]
         assert [type(outcome) for _, outcome in await outcomes_of(publisher, 1)] == [Confirmed]
