@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
@@ -12,7 +11,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from redrive.amqp import Delivery, Properties, Publish, fields, frames
-from redrive.broker.private import PrivateCluster
 from redrive.domain import headers
 from redrive.domain.deaths import read_deaths
 from redrive.domain.policy import Policy
@@ -733,38 +731,3 @@ async def test_looking_for_queues_leaves_no_channel_open(vhost: Vhost) -> None:
         elsewhere.abort()
     finally:
         path.abort()
-
-
-@pytest.mark.timeout(480)
-async def test_a_message_waits_for_a_queue_whose_node_is_down(cluster: PrivateCluster) -> None:
-    here, there, _ = cluster
-    name = f"test-{secrets.token_hex(6)}"
-    await asyncio.to_thread(cluster.create_vhost, name)
-    url = here.url(name)
-    await declare_origin(there.url(name), "far", "classic", "k")  # it lives on that node alone
-    put = {
-        headers.QUEUE: fields.longstr("far"),
-        headers.EXCHANGE: fields.longstr("work"),
-        headers.ROUTING_KEY: fields.longstr("k"),
-        headers.ATTEMPT: fields.int32(1),
-    }
-    properties = Properties.empty().persistent().with_text("message_id", "m").with_headers(put)
-    async with retrying(url, topology("quorum"), {"k": 1}):
-        await asyncio.to_thread(there.kill)
-        try:
-            await publish(url, [Publish("", "retry-queue-1", properties.raw, b"m")])
-
-            async def taken() -> bool:
-                return await ready(url, "retry-queue-1") == 0
-
-            # On 3.10 it comes back and goes round in the last tier; on 4.x that was not seen.
-            await eventually_async(taken, what="the message is on its way")
-            assert await ready(url, DEAD) == 0
-        finally:
-            await asyncio.to_thread(there.restart)
-        # Where that node led a tier and the queue behind it, the broker holds it for three minutes.
-        await holds(url, "far", 1, within=240)
-    (returned,) = await take_all(url, "far")
-    assert (returned.routing_key, header(returned, headers.ATTEMPT)) == ("k", 1)
-    assert await ready(url, DEAD) == 0
-    await asyncio.to_thread(cluster.delete_vhost, name)

@@ -137,11 +137,12 @@ async def ready(url: str, queue: str) -> int:
 
 async def empty(url: str, queue: str) -> None:
     """Wait until a queue has no ready messages."""
+    async with channel_to(url) as channel:
 
-    async def is_empty() -> bool:
-        return await ready(url, queue) == 0
+        async def is_empty() -> bool:
+            return (await channel.inspect_queue(queue))[0] == 0
 
-    await eventually_async(is_empty, what=f"{queue} empty")
+        await eventually_async(is_empty, what=f"{queue} empty")
 
 
 async def holds(url: str, queue: str, count: int, *, within: float = DEADLINE) -> None:

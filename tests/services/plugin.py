@@ -22,6 +22,7 @@ import pytest
 
 from redrive.broker.private import PrivateCluster, PrivateNode
 from tests.services.chroots import root_of
+from tests.services.compiled import compiled_once
 from tests.services.empty_stores import empty, with_tables
 from tests.services.postgres import PrivatePostgres
 from tests.services.proxy import Proxy
@@ -122,6 +123,12 @@ def database(postgres: PrivatePostgres) -> Iterator[str]:
     name = postgres.create_database()
     yield postgres.url(name)
     postgres.drop_database(name)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _compiled_once() -> Iterator[None]:
+    with compiled_once():
+        yield
 
 
 @pytest.fixture(scope="session")
