@@ -50,7 +50,9 @@ async def by_a_person(store: Store, letter_id: str) -> None:
 
 
 async def by_silence(store: Store, _: str) -> None:
-    await store.verdicts.settle_silent(VHOST, lambda _, sent: on_silence(sent, dead_letters=True))
+    await store.verdicts.settle_silent(
+        VHOST, None, lambda _, sent: on_silence(sent, dead_letters=True)
+    )
 
 
 in_any_way = pytest.mark.parametrize("resolve", [by_its_receipt, by_a_person, by_silence])

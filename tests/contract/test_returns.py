@@ -319,7 +319,9 @@ async def test_a_late_copy_of_another_queue_is_not_lost_in_a_letter_that_was_sen
 ) -> None:
     claim = await sent_to_an_exchange(store)
     later(store, VERDICT_AFTER)
-    await store.verdicts.settle_silent(VHOST, lambda _, sent: on_silence(sent, dead_letters=True))
+    await store.verdicts.settle_silent(
+        VHOST, None, lambda _, sent: on_silence(sent, dead_letters=True)
+    )
     later(store, VERDICT_AFTER)
     resolved = Filters(status=(State.RESOLVED,))
     _, again = await replayed_to(store, Destination(queue="orders"), resolved)

@@ -376,7 +376,7 @@ async def test_a_record_after_the_lease_says_that_it_was_sent_after_all(store: S
     assert counted == 1
     later(store, VERDICT_AFTER)
     (settled,) = await store.verdicts.settle_silent(
-        VHOST, lambda _, attempt: on_silence(attempt, dead_letters=True)
+        VHOST, QUEUE, lambda _, attempt: on_silence(attempt, dead_letters=True)
     )
     assert settled.letter.resolution is Resolution.SILENCE
 
@@ -407,7 +407,7 @@ async def test_a_record_after_silence_tells_the_truth_of_the_attempt(store: Stor
     claims = await in_doubt(store, sending(None))
     later(store, VERDICT_AFTER)
     await store.verdicts.settle_silent(
-        VHOST, lambda _, attempt: on_silence(attempt, dead_letters=True)
+        VHOST, None, lambda _, attempt: on_silence(attempt, dead_letters=True)
     )
     await record(store, claims)
     assert (await letter(store, letter_id)).status is State.MANUAL

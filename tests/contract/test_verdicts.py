@@ -70,7 +70,10 @@ async def settle(store: Store, *, dead_letters: bool = True) -> list[Settled]:
     def decide(_: Letter, attempt: Attempt) -> Verdict:
         return on_silence(attempt, dead_letters=dead_letters)
 
-    return await store.verdicts.settle_silent(VHOST, decide)
+    settled: list[Settled] = []
+    for queue in (QUEUE, None):
+        settled += await store.verdicts.settle_silent(VHOST, queue, decide)
+    return settled
 
 
 async def silence(store: Store, *, dead_letters: bool = True) -> list[Settled]:
@@ -332,6 +335,54 @@ async def test_nothing_is_settled_before_silence_has_lasted_long_enough(store: S
     later(store, timedelta(seconds=30))
     assert await store.verdicts.silent_queues(VHOST) == [QUEUE]
     assert len(await settle(store)) == 1
+
+
+async def test_only_what_went_to_the_queue_that_was_looked_at_is_settled(store: Store) -> None:
+    first, second, third = await stored(store, 3)
+    for queue in (QUEUE, "other", None):
+        await sent(store, sending(queue), limit=1)
+    for queue in (QUEUE, "other"):
+        await see_idle(store, queue)
+    later(store, VERDICT_AFTER)
+    for queue, settled in ((QUEUE, first), (None, third)):
+        verdicts = await store.verdicts.settle_silent(
+            VHOST, queue, lambda _, sent: on_silence(sent, dead_letters=True)
+        )
+        assert [each.letter.id for each in verdicts] == [settled]
+    assert (await letter(store, second)).status is State.PROCESSING
+
+
+async def test_a_clock_that_was_stopped_starts_when_its_queue_is_seen_idle_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verdicts, "_AT_ONCE", 2)
+    early = await stored(store, 3)
+    await sent(store)
+    await see_idle(store)
+    later(store, VERDICT_AFTER)
+    (late,) = await stored(store)
+    await sent(store)
+    await see_idle(store)
+    assert await store.verdicts.count_no_more(VHOST, "other") == 0
+    assert await store.verdicts.count_no_more(VHOST, QUEUE) == len(early)
+    assert await settle(store) == []
+    assert [(await letter(store, one)).verdict_due_at for one in early] == [None] * 3
+    assert (await letter(store, late)).verdict_due_at is not None, "it was not due yet"
+    assert await see_idle(store) == len(early)
+    later(store, VERDICT_AFTER)
+    assert len(await settle(store)) == len(early) + 1
+
+
+async def test_what_a_queue_took_along_is_left_to_a_person_though_it_was_silent_for_long(
+    store: Store,
+) -> None:
+    await stored(store)
+    await sent(store)
+    await see_idle(store)
+    assert await store.verdicts.leave_to_person(VHOST, QUEUE, "its queue is gone") == []
+    later(store, VERDICT_AFTER)
+    (left,) = await store.verdicts.leave_to_person(VHOST, QUEUE, "its queue is gone")
+    assert left.letter.status is State.MANUAL
 
 
 @pytest.mark.parametrize(

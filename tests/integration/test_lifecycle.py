@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from redrive.amqp import Delivery, Properties, Publish, fields
+from redrive.amqp import Channel, Consumer, Delivery, Properties, Publish, fields
 from redrive.domain import headers
 from redrive.domain.breaker import Position
 from redrive.domain.filters import Filters
@@ -33,7 +33,16 @@ from redrive.work.receipts import Receipts, ReceiptStore
 from redrive.work.replay import Progress, ReplayRunner
 from tests.services.eventually import eventually_async
 from tests.services.letters import arrival, books_are_exact, died_in, letter_store
-from tests.services.moving import channel_to, connector, declare, holds, publish, ready, take_all
+from tests.services.moving import (
+    channel_to,
+    connector,
+    declare,
+    empty,
+    holds,
+    publish,
+    ready,
+    take_all,
+)
 from tests.services.plugin import Vhost
 from tests.services.retrying import declare_origin, handling, parking
 from tests.services.reviving import (
@@ -355,6 +364,71 @@ async def test_a_queue_without_consumers_is_no_proof_of_anything(site: Site) -> 
         await site.watch.round()
         site.later(days=1)
     assert (await site.letter()).status is PROCESSING
+
+
+async def taken_ahead(site: Site, channel: Channel) -> tuple[Consumer, Delivery]:
+    """A letter was sent, a consumer has it in hand, and its silence has lasted long enough."""
+    await dead(site)
+    await site.round()
+    site.later(minutes=2)
+    consumer = await channel.consume(QUEUE, prefetch=1)
+    await site.round()
+    (delivery,) = await consumer.next_batch()
+    await site.watch.round()
+    assert (await site.letter()).verdict_due_at is not None
+    site.later(minutes=11)
+    return consumer, delivery
+
+
+async def test_what_a_consumer_had_in_hand_and_left_as_it_went_away_is_not_taken_for_consumed(
+    site: Site,
+) -> None:
+    async with channel_to(site.url) as channel:
+        await taken_ahead(site, channel)
+    await holds(site.url, QUEUE, 1)
+    await site.watch.round()
+    letter = await site.letter()
+    assert (letter.status, letter.verdict_due_at) == (PROCESSING, None)
+    async with handling(site.url, QUEUE, accepts_replays) as consumer:
+        await consumer.has_seen(1)
+        await silent_for_long(site)
+    assert (await site.letter()).status is RESOLVED
+
+
+async def test_while_messages_wait_that_may_be_it_a_letter_is_not_taken_for_consumed(
+    site: Site,
+) -> None:
+    async with channel_to(site.url) as channel:
+        consumer, delivery = await taken_ahead(site, channel)
+        await site.fail("another")  # it waits behind the one that is in hand
+        await holds(site.url, QUEUE, 1)
+        await site.watch.round()
+        letter = await site.letter()
+        assert (letter.status, letter.verdict_due_at is None) == (PROCESSING, False)
+        consumer.ack(delivery)
+        consumer.flush_now()
+        await empty(site.url, QUEUE)
+        await site.watch.round()
+        assert (await site.letter()).status is RESOLVED
+
+
+async def test_what_a_consumer_has_handled_that_is_gone_by_now_is_consumed(site: Site) -> None:
+    async with channel_to(site.url) as channel:
+        consumer, delivery = await taken_ahead(site, channel)
+        consumer.ack(delivery)
+        consumer.flush_now()
+    await site.watch.round()
+    assert (await site.letter()).status is RESOLVED
+
+
+async def test_what_a_queue_took_along_while_its_silence_counted_is_left_to_a_person(
+    site: Site,
+) -> None:
+    async with channel_to(site.url) as channel:
+        await taken_ahead(site, channel)
+        await channel.delete_queue(QUEUE)
+    await site.watch.round()
+    assert (await site.letter()).status is MANUAL
 
 
 async def test_silence_of_a_queue_that_is_gone_is_left_to_a_person(site: Site) -> None:

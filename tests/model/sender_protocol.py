@@ -6,8 +6,10 @@ sleep through its lease and go on afterwards, between any two steps; what it wro
 arrive late. Consumers handle a copy or fail at it; what failed comes back through the dead letter
 queue and the collector. A receipt may be sent, and may be lost with a consumer that is killed.
 
-The destination has a consumer that handles or fails; `silence` is judged only when the queue was
-seen empty after the confirm, as the janitor does.
+A consumer takes a copy in hand before it handles it or fails; one that is killed has it put back.
+The janitor starts a letter's clock when it sees its destination empty after the confirm, and judges
+silence when it sees it so once more: what is in hand at both looks, it cannot see. That returns
+come in within that time is taken for granted.
 
 `Variant` breaks single rules, to show that the exploration would notice.
 """
@@ -29,6 +31,7 @@ class Variant(Enum):
     LATE_RECORD_WINS = "lets a late record of a sending undo a return"
     ANY_GENERATION = "takes the return of an older generation for that of the newest"
     SILENCE_IN_DOUBT = "takes silence about what is in doubt for consumed"
+    ONE_LOOK = "judges silence without looking once more"
 
 
 class Letter(NamedTuple):
@@ -43,6 +46,8 @@ class Letter(NamedTuple):
     revivals: int = 0
     asked: bool = False
     """Whether a person wants it to be sent, whatever became of it before."""
+    clock: bool = False
+    """Whether its silence counts."""
 
 
 class Hand(NamedTuple):
@@ -74,7 +79,9 @@ class State(NamedTuple):
     hands: tuple[Hand, ...]
     wire: frozenset[Wire] = frozenset()
     queued: frozenset[Copy] = frozenset()
-    """In the destination queue."""
+    """Ready in the destination queue."""
+    taken: frozenset[Copy] = frozenset()
+    """In a consumer's hand."""
     dead: frozenset[Copy] = frozenset()
     """In the dead letter queue, not collected yet."""
     receipts: frozenset[Copy] = frozenset()
@@ -84,6 +91,8 @@ class State(NamedTuple):
     """The copies that were."""
     unasked: int | None = None
     """A letter that a worker sent by itself after its newest copy had been handled."""
+    overlooked: int | None = None
+    """A letter that was taken for consumed while it was ready in its queue."""
     others: int = 0
     """Returns that were taken for new letters."""
     crashes: int = 0
@@ -129,7 +138,11 @@ class SenderProtocol:
         elif hand.stage == "unclaimed":
             letter = state.letters[hand.letter]
             claimed = letter._replace(
-                state="processing", generation=hand.generation, result="sending", locked_by=worker
+                state="processing",
+                generation=hand.generation,
+                result="sending",
+                locked_by=worker,
+                clock=False,
             )
             then = self._hand(state, worker, hand._replace(stage="sent"))
             yield f"{who} commits its claim", self._row(then, hand.letter, claimed)
@@ -167,6 +180,7 @@ class SenderProtocol:
             result="sending",
             locked_by=worker,
             asked=False,
+            clock=False,
         )
         then = self._hand(state, worker, Hand("claimed", number, generation))
         yield f"worker {worker} claims letter {number}", self._row(then, number, claimed)
@@ -181,15 +195,15 @@ class SenderProtocol:
             return self._row(
                 then,
                 hand.letter,
-                letter._replace(state="processing", result="sent", locked_by=None),
+                letter._replace(state="processing", result="sent", locked_by=None, clock=False),
             )
         if not current or not unsettled:
             return then
         if hand.answer == "sent":
-            changed = letter._replace(result="sent", locked_by=None)
+            changed = letter._replace(result="sent", locked_by=None, clock=False)
             # The janitor may have left it to a person by now; it stays there.
         else:
-            changed = letter._replace(state="manual", result="refused", locked_by=None)
+            changed = letter._replace(state="manual", result="refused", locked_by=None, clock=False)
         return self._row(then, hand.letter, changed)
 
     # The broker
@@ -213,8 +227,14 @@ class SenderProtocol:
 
     def _consumers(self, state: State) -> Iterator[tuple[str, State]]:
         for copy in state.queued:
+            delivered = state._replace(queued=state.queued - {copy}, taken=state.taken | {copy})
+            yield f"letter {copy[0]}, generation {copy[1]}, is taken in hand", delivered
+        if state.taken and state.crashes < self.crashes:
+            back = state._replace(queued=state.queued | state.taken, taken=frozenset())
+            yield "kill -9 of the consumer", back._replace(crashes=state.crashes + 1)
+        for copy in state.taken:
             number, generation = copy
-            rest = state._replace(queued=state.queued - {copy})
+            rest = state._replace(taken=state.taken - {copy})
             handled = rest._replace(handled=_plus(state.handled, number), done=state.done | {copy})
             name = f"letter {number}, generation {generation},"
             yield f"{name} is handled, and no receipt comes", handled
@@ -236,7 +256,7 @@ class SenderProtocol:
             revivals = letter.revivals + 1
             after = "failed" if revivals >= self.revivals else "pending"
             changed = letter._replace(
-                state=after, result="returned", locked_by=None, revivals=revivals
+                state=after, result="returned", locked_by=None, revivals=revivals, clock=False
             )
             yield f"letter {number} comes back", self._row(rest, number, changed)
         for copy in state.receipts:
@@ -247,7 +267,9 @@ class SenderProtocol:
                 rest = self._row(
                     rest,
                     number,
-                    letter._replace(state="resolved", result="resolved", locked_by=None),
+                    letter._replace(
+                        state="resolved", result="resolved", locked_by=None, clock=False
+                    ),
                 )
             yield f"the receipt of letter {number} is read", rest
 
@@ -263,25 +285,42 @@ class SenderProtocol:
                 if self.variant is Variant.EXPIRED_IS_NOT_SENT:
                     doubt = letter._replace(state="pending", result="", locked_by=None)
                 yield f"the lease of letter {number} ends", self._row(state, number, doubt)
-            if self._seen_idle(state, number):
-                if letter.result == "sent" or (
-                    letter.result == "in_doubt" and self.variant is Variant.SILENCE_IN_DOUBT
-                ):
-                    done = letter._replace(state="resolved", result="resolved")
-                    yield (
-                        f"nothing is heard of letter {number}: resolved",
-                        self._row(state, number, done),
-                    )
-                elif letter.result == "in_doubt":
-                    left = letter._replace(state="manual")
-                    yield (
-                        f"nothing is heard of letter {number}: to a person",
-                        self._row(state, number, left),
-                    )
+            if letter.result in ("sent", "in_doubt") and letter.locked_by is None:
+                yield from self._judge_silence(state, number, letter)
 
-    def _seen_idle(self, state: State, number: int) -> bool:
-        """The destination has nothing that is ready, long enough for returns to have come in."""
-        return not any(copy[0] == number for copy in state.queued | state.dead)
+    def _judge_silence(
+        self, state: State, number: int, letter: Letter
+    ) -> Iterator[tuple[str, State]]:
+        waits = _is_among(state.queued, number)
+        if not letter.clock:
+            if not waits:
+                started = letter._replace(clock=True)
+                yield (
+                    f"nothing is ready: the clock of letter {number} starts",
+                    self._row(state, number, started),
+                )
+            return
+        if _is_among(state.dead, number):
+            return  # it comes in before the time is over
+        if waits and self.variant is not Variant.ONE_LOOK:
+            yield (
+                f"letter {number} may be ready again: its clock stops",
+                self._row(state, number, letter._replace(clock=False)),
+            )
+            return
+        if letter.result == "sent" or self.variant is Variant.SILENCE_IN_DOUBT:
+            done = letter._replace(state="resolved", result="resolved", clock=False)
+            overlooked = number if waits else state.overlooked
+            yield (
+                f"nothing is heard of letter {number}: resolved",
+                self._row(state, number, done)._replace(overlooked=overlooked),
+            )
+        else:
+            left = letter._replace(state="manual", clock=False)
+            yield (
+                f"nothing is heard of letter {number}: to a person",
+                self._row(state, number, left),
+            )
 
     # People
 
@@ -290,7 +329,7 @@ class SenderProtocol:
             return
         for number, letter in enumerate(state.letters):
             if letter.state in ("manual", "failed", "resolved") and letter.locked_by is None:
-                again = letter._replace(state="pending", asked=True)
+                again = letter._replace(state="pending", asked=True, clock=False)
                 yield (
                     f"a person sends letter {number} again",
                     self._row(state, number, again)._replace(persons=state.persons + 1),
@@ -301,11 +340,14 @@ class SenderProtocol:
     def wrong_in(self, state: State) -> str | None:
         if state.unasked is not None:
             return f"letter {state.unasked} was handled, and sent again by itself"
+        if state.overlooked is not None:
+            return f"letter {state.overlooked} is resolved, and was ready in its queue"
         for number, letter in enumerate(state.letters):
             if state.handled[number] > 1 + state.persons:
                 return f"letter {number} was handled twice, and nobody asked for it"
-            if letter.state == "resolved" and not state.handled[number] and not state.persons:
-                return f"letter {number} is resolved, and was never handled"
+            somewhere = _is_among(state.taken | state.queued | state.dead, number)
+            if letter.state == "resolved" and not (state.handled[number] or somewhere):
+                return f"letter {number} is resolved, was never handled, and is nowhere"
             unsettled = [
                 each for each in state.wire if each.letter == number and each.worker is not None
             ]
@@ -330,6 +372,10 @@ class SenderProtocol:
     def _hand(self, state: State, worker: int, hand: Hand) -> State:
         hands = (*state.hands[:worker], hand, *state.hands[worker + 1 :])
         return state._replace(hands=hands)
+
+
+def _is_among(copies: frozenset[Copy], number: int) -> bool:
+    return any(copy[0] == number for copy in copies)
 
 
 def _plus(counts: tuple[int, ...], number: int) -> tuple[int, ...]:

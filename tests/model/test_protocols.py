@@ -73,11 +73,11 @@ def test_a_mover_with_a_rule_broken_is_caught(variant: MoverVariant) -> None:
 
 # letters, workers, crashes, revivals, times that a person sends again, and states
 SENDERS = [
-    (1, 1, 0, 2, 0, 71),
-    (1, 2, 2, 2, 1, 11_336),
-    (2, 1, 2, 2, 0, 16_495),
-    (2, 2, 2, 1, 0, 6_163),
-    (3, 1, 1, 1, 0, 59_454),
+    (1, 1, 0, 2, 0, 109),
+    (1, 2, 2, 2, 1, 27_205),
+    (2, 1, 2, 2, 0, 51_219),
+    (2, 2, 2, 1, 0, 30_076),
+    (3, 1, 1, 1, 0, 277_212),
 ]
 
 

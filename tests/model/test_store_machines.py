@@ -243,7 +243,7 @@ class Leases(OnAStore):
         def decide(_: Letter, attempt: Attempt) -> Verdict:
             return on_silence(attempt, dead_letters=True)
 
-        self.run(self.store.verdicts.settle_silent(VHOST, decide))
+        self.run(self.store.verdicts.settle_silent(VHOST, QUEUE, decide))
         for id_ in self.ids:
             if self.letter(id_).status is State.RESOLVED:
                 assert self.handled[id_], "it is resolved, and was never handled"

@@ -167,7 +167,7 @@ class Verdicts:
         )
         counted = 0
         async for ids in self._found(query):
-            counted += await self._start_clocks(ids, sent_there, verdict_after)
+            counted += await self._set_clocks(ids, sent_there, verdict_after)
         return counted
 
     async def _found(self, query: Select[Any]) -> AsyncIterator[list[str]]:
@@ -183,18 +183,19 @@ class Verdicts:
                 return
             page = query.where(_LETTER.id > ids[-1])
 
-    async def _start_clocks(
+    async def _set_clocks(
         self,
         ids: Sequence[str],
-        sent_there: Sequence[ColumnElement[bool]],
-        verdict_after: timedelta,
+        still: Sequence[ColumnElement[bool]],
+        verdict_after: timedelta | None,
     ) -> int:
-        """Where it was sent to cannot have changed since, if when it was has not."""
+        """Start clocks, or stop them. Where a letter was sent to cannot have changed since it was
+        found, if when it was has not."""
         async with self._database.writing() as connection:
             now = await self._clock.now(connection)
             query = (
                 select(_LETTER.id)
-                .where(is_one_of(connection, _LETTER.id, ids), *sent_there)
+                .where(is_one_of(connection, _LETTER.id, ids), *still)
                 .order_by(_LETTER.id)
                 .with_for_update(skip_locked=True)
             )
@@ -202,13 +203,31 @@ class Verdicts:
             await connection.execute(
                 update(redrive_letter)
                 .where(is_one_of(connection, _LETTER.id, locked))
-                .values(verdict_due_at=now + verdict_after)
+                .values(verdict_due_at=None if verdict_after is None else now + verdict_after)
             )
         return len(locked)
 
+    async def count_no_more(self, vhost: str, queue: str) -> int:
+        """The silence of what was sent to a queue has lasted long enough, and says nothing: as if
+        it had not begun. How many letters' it was."""
+        now = await self.now()
+        due_there = (*_waiting(vhost), _LETTER.verdict_due_at <= now)
+        query = (
+            select(_LETTER.id)
+            .join(redrive_attempt, _NEWEST)
+            .where(*due_there, _ATTEMPT.queue == queue)
+        )
+        stopped = 0
+        async for ids in self._found(query):
+            stopped += await self._set_clocks(ids, due_there, None)
+        return stopped
+
     async def leave_to_person(self, vhost: str, queue: str, reason: str) -> list[Settled]:
-        """What was sent to a queue will never have a verdict."""
-        of_the_queue = _sent(vhost).where(_LETTER.verdict_due_at.is_(None), _ATTEMPT.queue == queue)
+        """What was sent to a queue, and whose silence is not being waited for, will never have a
+        verdict."""
+        due_at = _LETTER.verdict_due_at
+        not_awaited = due_at.is_(None) | (due_at <= await self.now())
+        of_the_queue = _sent(vhost).where(not_awaited, _ATTEMPT.queue == queue)
 
         def decide(_: Letter, attempt: Attempt) -> Verdict:
             return Verdict(
@@ -230,12 +249,12 @@ class Verdicts:
             return sorted((await connection.execute(query)).scalars())
 
     async def settle_silent(
-        self, vhost: str, decide: Callable[[Letter, Attempt], Verdict]
+        self, vhost: str, queue: str | None, decide: Callable[[Letter, Attempt], Verdict]
     ) -> list[Settled]:
-        """Settle letters whose silence has lasted long enough, some at a time."""
-        async with self._database.reading() as connection:
-            now = await self._clock.now(connection)
-        return await self._settle(_sent(vhost).where(_LETTER.verdict_due_at <= now), decide)
+        """Settle letters that were sent to a queue, or None: to an exchange, and whose silence has
+        lasted long enough; some at a time."""
+        due = _LETTER.verdict_due_at <= await self.now()
+        return await self._settle(_sent(vhost).where(due, _ATTEMPT.queue == queue), decide)
 
     async def _settle(
         self, query: Select[Any], decide: Callable[[Letter, Attempt], Verdict]

@@ -2,7 +2,13 @@
 
 The clock of a sending starts when its destination is seen idle after the confirm: with a consumer,
 and without a message that waits. A backlog, or a queue without a consumer, starts no clock, however
-long it lasts. A destination that is gone leaves what was sent there to a person.
+long it lasts. When the time is over it is looked at again: a consumer may have taken messages ahead
+and gone away, and then they wait as before. While any waits there, nothing is settled; where nobody
+consumes them, the clock starts anew. A destination that is gone leaves what was sent there to a
+person.
+
+What a consumer has in hand all the time looks like what it has handled. If it fails later, it comes
+back, which counts for more than silence.
 """
 
 from __future__ import annotations
@@ -10,6 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from enum import Enum, auto
 from typing import Any, Final
 
 import structlog
@@ -28,6 +35,22 @@ log = structlog.get_logger()
 _AT_ONCE: Final = 500
 _REST: Final = 20
 """How many times as long as a look took, until the next one."""
+
+
+class _Seen(Enum):
+    """How a destination was found."""
+
+    ATTENDED = auto()
+    """Nothing waits, and somebody consumes."""
+    EMPTY = auto()
+    """Nothing waits, and nobody consumes."""
+    BACKLOG = auto()
+    """Messages wait, and somebody consumes them."""
+    ABANDONED = auto()
+    """Messages wait, and nobody consumes them."""
+    GONE = auto()
+    UNKNOWN = auto()
+    """It is down, or not for us to look at."""
 
 
 class VerdictWatch:
@@ -88,27 +111,37 @@ class VerdictWatch:
 
     async def _look(self, queue: str) -> None:
         looked_at = await self._verdicts.now()
+        seen = await self._see(queue)
+        if seen is _Seen.GONE:
+            await self._leave_to_person(queue)
+        elif seen is _Seen.ATTENDED:
+            await self._verdicts.count_silence(
+                self._vhost, queue, seen_idle_at=looked_at, verdict_after=self._verdict_after
+            )
+
+    async def _see(self, queue: str) -> _Seen:
         spare = SpareChannel(await self._connected())
         try:
             found = await spare.count(queue) if can_exist(queue) else None
         except ResourceLocked:
-            found = (0, 1)  # its owner is connected, and nobody else may look
+            return _Seen.ATTENDED  # its owner is connected, and nobody else may look
         except AccessRefused as error:
             log.warning("verdict.no_look", queue=queue, error=str(error), remedy=error.remedy)
-            return
+            return _Seen.UNKNOWN
         except NotFound:
-            return  # its node is down, which passes
+            return _Seen.UNKNOWN  # its node is down, which passes
         finally:
             await spare.close()
         if found is None:
-            reason = f"its destination {queue!r} is gone, and the message may be with it"
-            self._tell(await self._verdicts.leave_to_person(self._vhost, queue, reason))
-            return
+            return _Seen.GONE
         ready, consumers = found
-        if consumers and not ready:
-            await self._verdicts.count_silence(
-                self._vhost, queue, seen_idle_at=looked_at, verdict_after=self._verdict_after
-            )
+        if ready:
+            return _Seen.BACKLOG if consumers else _Seen.ABANDONED
+        return _Seen.ATTENDED if consumers else _Seen.EMPTY
+
+    async def _leave_to_person(self, queue: str) -> None:
+        reason = f"its destination {queue!r} is gone, and the message may be with it"
+        self._tell(await self._verdicts.leave_to_person(self._vhost, queue, reason))
 
     async def _connected(self) -> Connection:
         if self._connection is None or not self._connection.is_open:
@@ -118,11 +151,22 @@ class VerdictWatch:
     # Settling
 
     async def _settle(self) -> None:
-        if self._management is not None:
-            for queue in await self._verdicts.silent_queues(self._vhost):
-                await self._learn(self._management, queue)
+        for queue in await self._verdicts.silent_queues(self._vhost):
+            seen = await self._see(queue)
+            if seen in (_Seen.ATTENDED, _Seen.EMPTY):
+                if self._management is not None:
+                    await self._learn(self._management, queue)
+                await self._settle_what_went_to(queue)
+            elif seen is _Seen.ABANDONED:
+                await self._verdicts.count_no_more(self._vhost, queue)
+            elif seen is _Seen.GONE:
+                await self._leave_to_person(queue)
+        await self._settle_what_went_to(None)
+
+    async def _settle_what_went_to(self, queue: str | None) -> None:
+        """To a queue, or None: to an exchange, of which nobody knows what it reached."""
         while True:
-            settled = await self._verdicts.settle_silent(self._vhost, self._verdict)
+            settled = await self._verdicts.settle_silent(self._vhost, queue, self._verdict)
             self._tell(settled)
             if len(settled) < _AT_ONCE:
                 return
