@@ -24,6 +24,7 @@ from tests.services.letters import (
     sent_by_a_worker,
 )
 from tests.services.sending import (
+    LEASE,
     QUEUE,
     VERDICT_AFTER,
     VHOST,
@@ -331,6 +332,80 @@ async def test_a_late_copy_of_another_queue_is_not_lost_in_a_letter_that_was_sen
     there = await letter(store, claim.letter.id)
     assert (there.status, there.queue) == (State.PROCESSING, "orders")
     await all_is_consistent(store)
+
+
+async def in_doubt_at_an_exchange(store: Store) -> Claim:
+    """A letter of `orders`, sent by a person's word, of which nothing was heard."""
+    await stored(store)
+    _, claim = await replayed_to(store, Destination(exchange="repairs"))
+    later(store, LEASE)
+    await store.verdicts.end_leases(LEASE, verdict_after=VERDICT_AFTER)
+    later(store, VERDICT_AFTER)
+    await store.verdicts.settle_silent(VHOST, lambda _, sent: on_silence(sent, dead_letters=True))
+    return claim
+
+
+async def is_left_to_a_person(store: Store) -> bool:
+    """Whether nothing is sent of what is there, unless somebody asks for it."""
+    order = ReplayOrder(actor="me", described="")
+    job = await store.replays.create(new_id(), VHOST, Filters(), order, worker=ME)
+    assert job is not None
+    batch = await store.replays.take_batch(job, ME, lambda one: Destination(queue=one.queue))
+    return not batch.claims
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_what_a_person_sent_to_an_exchange_twice_makes_no_two_letters_of_one_queue_unmarked(
+    store: Store, at_once: bool
+) -> None:
+    first = await in_doubt_at_an_exchange(store)
+    _, second = await replayed_to(store, Destination(exchange="repairs"), doubtful=True)
+    await record(store, [second])
+    came = [from_repairs(first, "shipping"), from_repairs(second, "shipping")]
+    batches = [came] if at_once else [[each] for each in came]
+    stale, kept = [each for batch in batches for each in await store.letters.add(batch)]
+    assert (stale.fate, kept.fate) == (Fate.DUPLICATE, Fate.RETURNED)
+    assert (stale.letter.parent_id, stale.letter.duplicate_of) == (first.letter.id,) * 2
+    assert stale.letter.queue == kept.letter.queue == "shipping"
+    assert await is_left_to_a_person(store)
+    await all_is_consistent(store)
+
+
+@pytest.mark.parametrize(("own", "other"), [("orders", "shipping"), ("shipping", "orders")])
+async def test_so_it_is_where_the_letter_was_back_from_another_queue_before(
+    store: Store, own: str, other: str
+) -> None:
+    first = await in_doubt_at_an_exchange(store)
+    _, second = await replayed_to(store, Destination(exchange="repairs"), doubtful=True)
+    await record(store, [second])
+    came = [from_repairs(second, own), from_repairs(first, other), from_repairs(second, other)]
+    kept = await store.letters.add(came)
+    assert [each.fate for each in kept] == [Fate.RETURNED, Fate.DUPLICATE, Fate.DERIVED]
+    assert [each.letter.queue for each in kept] == [own, other, other]
+    assert kept[1].letter.duplicate_of == first.letter.id
+    await all_is_consistent(store)
+
+
+async def test_so_it_is_where_the_first_of_two_sendings_had_come_back_from_another_queue(
+    store: Store,
+) -> None:
+    first = await sent_to_an_exchange(store)
+    await store.letters.add([from_repairs(first, "orders")])
+    _, second = await replayed_to(store, Destination(exchange="repairs"))
+    await record(store, [second])
+    came = [from_repairs(first, "shipping"), from_repairs(second, "shipping")]
+    kept = await store.letters.add(came)
+    assert [each.fate for each in kept] == [Fate.DUPLICATE, Fate.RETURNED]
+    assert kept[1].letter.queue == "shipping"
+    assert await is_left_to_a_person(store)
+
+
+async def test_so_it_is_where_a_person_sent_the_letter_to_that_queue_since(store: Store) -> None:
+    first = await in_doubt_at_an_exchange(store)
+    _, second = await replayed_to(store, Destination(queue="shipping"), doubtful=True)
+    await record(store, [second])
+    (stale,) = await store.letters.add([from_repairs(first, "shipping")])
+    assert (stale.fate, stale.letter.duplicate_of) == (Fate.DUPLICATE, first.letter.id)
 
 
 async def test_what_a_replay_sent_to_an_exchange_is_told_apart_when_that_is_deleted(

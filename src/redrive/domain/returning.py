@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,12 +35,26 @@ def is_return(attempt: Attempt | None, *, queue: str | None, body_digest: bytes)
 def is_anothers_copy(letter: Letter, attempt: Attempt, queue: str | None, *, newest: bool) -> bool:
     """Whether a message that came back is not the letter, but a copy that another queue has of it.
 
-    What a person sends to an exchange is in every queue of that, and later sendings go to one: so
-    the letter is the copy that comes back first, and belongs to that queue from then on. Any other
-    would be nobody's, if it were taken for the letter. `newest`: the letter was not sent since; if
-    it was, that was to its own queue."""
+    What a person sends to an exchange is in every queue of that, and what workers send later goes
+    to one: so the letter is the copy that comes back first, and belongs to that queue from then on.
+    Any other would be nobody's, if it were taken for the letter. `newest`: the letter was not sent
+    since; if it was, the letter is what comes back of that."""
     first = newest and attempt.result in OPEN
     return attempt.queue is None and queue != letter.queue and not first
+
+
+def may_be_there_twice(
+    copy: Attempt, sendings: Iterable[Attempt], queue: str | None, to_all: Container[str]
+) -> bool:
+    """Whether a queue that has a copy of what a person sent to an exchange may have been sent
+    another since. `sendings`: all of the letter; `to_all`: the replays by which a person sent to an
+    exchange."""
+    return copy.replay_id in to_all and any(
+        later.generation > copy.generation
+        and later.result is not Result.REFUSED
+        and (later.queue in (None, queue) or later.replay_id in to_all)
+        for later in sendings
+    )
 
 
 def on_return(status: State, revivals: int, max_revivals: int) -> Returned:

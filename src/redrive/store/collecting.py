@@ -6,7 +6,7 @@ is found here, because only the store knows what is in it:
 - It carries the headers of a letter: the same letter if what was sent is what came back (queue and
   body digest of that generation), else a new one with `parent_id`; of a letter that is gone, a new
   one with `previous_id`. Of what a person sent to an exchange, the first copy that comes back tells
-  the queue.
+  the queue; another that was sent to its queue again since is a possible duplicate.
 - Its redrive-id is known for that queue, and it is no other message of equal content: a possible
   duplicate. `identity.py` says how that is told.
 - It was redelivered, and a letter of the same digest came from that queue within a day: likewise.
@@ -19,7 +19,7 @@ A commit whose answer was lost may or may not have happened. So the ids are the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -32,11 +32,13 @@ from redrive.domain import metrics
 from redrive.domain.ids import first_id
 from redrive.domain.letter import Arrival, Attempt, Collected, Fate, Letter, Result
 from redrive.domain.lifecycle import State, require
+from redrive.domain.replay import read_destination
 from redrive.domain.returning import (
     OPEN,
     group_of_return,
     is_anothers_copy,
     is_return,
+    may_be_there_twice,
     on_return,
 )
 from redrive.store.books import Deltas, book
@@ -184,16 +186,19 @@ class _Batch:
                 continue
             key = (letter.id, arrival.replayed.generation)
             attempt, queue = attempts.get(key), arrival.letter.queue
-            if attempt is None or not is_return(
-                attempt, queue=queue, body_digest=body_digest(arrival.envelope.body)
-            ):
+            if attempt is None or attempt.body_digest != body_digest(arrival.envelope.body):
                 fresh.append(_linked(arrival, parent_id=letter.id))
+                continue
+            sendings = (each for (id_, _), each in attempts.items() if id_ == letter.id)
+            twice = may_be_there_twice(attempt, sendings, queue, to_all)
+            if not is_return(attempt, queue=queue, body_digest=attempt.body_digest):
+                fresh.append(_copy(arrival, letter, twice=twice))
                 continue
             # A letter that was sent again since is waiting for a later verdict than this one.
             last = attempt.generation == newest.get(letter.id)
             of_many = attempt.replay_id in to_all and attempt.queue is None
             if of_many and is_anothers_copy(letter, attempt, queue, newest=last):
-                fresh.append(_linked(arrival, parent_id=letter.id))
+                fresh.append(_copy(arrival, letter, twice=twice))
                 continue
             self._deltas[letter.fingerprint, RETURNED] += 1
             noted.append((to_octets(arrival.letter.id), letter.id))
@@ -211,17 +216,27 @@ class _Batch:
         await claim_identities(self._connection, noted)
         return fresh
 
-    async def _sent_to_all(self, attempts: Iterable[Attempt]) -> set[str]:
-        """Of the replays that sent to an exchange, those that a person told to; others did by a
-        policy, and so will all later sendings. One that is deleted may have been either."""
-        ids = {each.replay_id for each in attempts if each.queue is None and each.replay_id}
-        by_policy: set[str] = set()
-        for some in chunks(sorted(ids)):
-            query = select(redrive_replay.c.id).where(
-                redrive_replay.c.id.in_(some), redrive_replay.c.destination.is_(None)
+    async def _sent_to_all(self, attempts: Collection[Attempt]) -> set[str]:
+        """Of the replays that sent these, those that a person had send to an exchange; others did
+        by a policy. Of one that is deleted only what has come back since has a queue, and it may
+        have been either."""
+        found: dict[str, str | None] = {}
+        for some in chunks(sorted({each.replay_id for each in attempts if each.replay_id})):
+            query = select(redrive_replay.c.id, redrive_replay.c.destination).where(
+                redrive_replay.c.id.in_(some)
             )
-            by_policy.update((await self._connection.execute(query)).scalars())
-        return ids - by_policy
+            rows = (await self._connection.execute(query)).all()
+            found.update((id_, destination) for id_, destination in rows)
+        gone = {
+            each.replay_id
+            for each in attempts
+            if each.queue is None and each.replay_id and each.replay_id not in found
+        }
+        return gone | {
+            id_
+            for id_, destination in found.items()
+            if destination is not None and read_destination(destination).exchange is not None
+        }
 
     async def _settle_attempt(self, letter_id: str, settled: Attempt) -> None:
         attempt = redrive_attempt.c
@@ -437,6 +452,11 @@ def _linked(
     # Copied from another letter, or inherited of it, a redrive-id says nothing.
     copied = parent_id is not None or previous_id is not None
     return replace(arrival, letter=letter, redrive_id=None if copied else arrival.redrive_id)
+
+
+def _copy(arrival: Arrival, letter: Letter, *, twice: bool) -> Arrival:
+    """A letter of its own: another message, or a copy of the letter's that a queue has."""
+    return _linked(arrival, parent_id=letter.id, duplicate_of=letter.id if twice else None)
 
 
 def _fate(letter: Letter) -> Fate:
