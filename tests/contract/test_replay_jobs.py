@@ -709,6 +709,28 @@ async def test_in_order_none_overtakes_a_letter_in_doubt_that_the_job_went_back_
     assert await takes_and_sends(store, job) == ids[6:]
 
 
+async def test_in_order_none_overtakes_a_letter_in_doubt_whose_next_sending_was_refused(
+    store: Store,
+) -> None:
+    ids = await stored(store, 6)
+    job = await running(store, **IN_ORDER)
+    claims = (await take(store, job)).claims
+    await noted(store, claims[1:])
+    later(store, LEASE)
+    await store.verdicts.end_leases(LEASE, verdict_after=VERDICT_AFTER)
+    await store.verdicts.leave_to_person(VHOST, QUEUE, "in doubt")
+    other = await running(store, Filters(ids=(ids[0],)), doubtful=True)
+    (again,) = (await take(store, other)).claims
+    refused = Outcome(claim=again, result=Result.REFUSED, reason="full")
+    await store.replays.record(ME, [refused], verdict_after=VERDICT_AFTER)
+    await store.replays.begin(job.id, ME, LEASE)
+    await pauses_for(store, job, ids[0])
+    await store.replays.resume(job.id, ME)
+    other = await running(store, Filters(ids=(ids[0],)), doubtful=True)
+    await noted(store, (await take(store, other)).claims)
+    assert await takes_and_sends(store, job) == ids[3:]
+
+
 async def test_in_order_a_letter_that_was_put_away_holds_nobody_once_those_behind_it_went(
     store: Store,
 ) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from sqlalchemy import func, select, text
+from sqlalchemy import ColumnElement, exists, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from redrive.domain.letter import Attempt, Change, Edit, Envelope, Head, Kept, Letter, Result
@@ -173,6 +173,16 @@ async def last_sendings(connection: AsyncConnection, ids: Sequence[str]) -> dict
         for id_, attempts in (await read_attempts(connection, ids)).items()
         if (sent := [each for each in attempts if each.result is not Result.REFUSED])
     }
+
+
+def not_sent_since() -> ColumnElement[bool]:
+    """In a query of attempts, those of `last_sendings`."""
+    attempt, later = redrive_attempt.c, redrive_attempt.alias("later").c
+    return ~exists().where(
+        later.letter_id == attempt.letter_id,
+        later.generation > attempt.generation,
+        later.result != Result.REFUSED.value,
+    )
 
 
 async def _changes(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, list[Change]]:

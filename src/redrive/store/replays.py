@@ -35,6 +35,7 @@ from redrive.store.changing import lock_heads
 from redrive.store.clock import DatabaseClock
 from redrive.store.counts import add_counts
 from redrive.store.cursors import read_cursor
+from redrive.store.details import not_sent_since
 from redrive.store.engine import Database
 from redrive.store.replay_choice import Chooser
 from redrive.store.resolving import await_resolving
@@ -415,7 +416,8 @@ async def _stuck_in_order(connection: AsyncConnection, replay: Replay) -> str | 
     However long the job is, only letters within a batch of its position are looked at. No batch was
     claimed while there was one, so it is of the last that was; and where the job went back, what is
     more than a batch ahead is not overtaken by the next one. A letter that a person had put away,
-    and brought back when those behind it had gone, keeps no order any more.
+    and brought back when those behind it had gone, keeps no order any more; nor does one that a
+    person sent since, but if that was refused, it is where it was.
     """
     size = replay.batch_size
     near = _ITEM.position.between(replay.position - size, replay.position + size)
@@ -427,7 +429,7 @@ async def _stuck_in_order(connection: AsyncConnection, replay: Replay) -> str | 
             _ITEM.replay_id == replay.id,
             near,
             _ATTEMPT.replay_id == replay.id,
-            _ATTEMPT.generation == _LETTER.generation,
+            not_sent_since(),
             _ATTEMPT.result.in_([Result.SENDING.value, Result.IN_DOUBT.value]),
             _LETTER.status.in_([State.PROCESSING.value, State.MANUAL.value]),
         )
