@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,12 +81,19 @@ async def test_a_consumer_whose_queue_has_another_name_each_time_has_all_retries
 
 
 async def sent(
-    vhost: Vhost, queue: str, noted: Mapping[str, bytes] | None = None, *, to: str | None = None
+    vhost: Vhost,
+    queue: str,
+    noted: Mapping[str, bytes] | None = None,
+    *,
+    to: str | None = None,
+    moved: bool = False,
 ) -> Sent:
-    """What becomes of a letter of a queue that is sent again, there or to another one."""
+    """What becomes of a letter of a queue that is sent again, there or to another one. `moved`: the
+    letter has belonged to that one since a person sent it to an exchange."""
     dead = arrival(b"m", headers={**died_in(queue), **(noted or {})})
+    letter = replace(dead.letter, queue=to) if moved else dead.letter
     claim = Claim(
-        letter=dead.letter, generation=1, envelope=dead.envelope, queue=to or queue, exchange=None
+        letter=letter, generation=1, envelope=dead.envelope, queue=to or queue, exchange=None
     )
     sender = Sender(connector(vhost.url), "redrive-return", frozenset())
     async with channel_to(vhost.url) as channel:
@@ -128,12 +136,13 @@ async def test_a_letter_that_came_for_a_queue_that_is_gone_goes_to_its_successor
         assert header(copy, headers.BY_EXCHANGE) == "two"
 
 
+@pytest.mark.parametrize("moved", [False, True])
 async def test_a_letter_that_a_person_sends_to_another_queue_did_not_come_beside_its_own(
-    vhost: Vhost,
+    vhost: Vhost, moved: bool
 ) -> None:
     own = {**BESIDE, headers.QUEUE: S("one")}
     async with exclusive(vhost.url, "one", "two") as (_, two):
-        result = await sent(vhost, "one", own, to="two")
+        result = await sent(vhost, "one", own, to="two", moved=moved)
         assert (result.result, result.reason) == (Result.SENT, "")
         (copy,) = await two.next_batch()
         assert (header(copy, headers.QUEUE), header(copy, headers.BY_EXCHANGE)) == ("two", "two")

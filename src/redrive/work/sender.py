@@ -221,9 +221,10 @@ class Sender:
             ours.pop(_QUEUE, None)
             ours.pop(_BY_EXCHANGE, None)
         else:
-            if claim.queue != letter.queue:
-                # A person sends it to another queue: no other one's copies brought it there.
-                ours.pop(_BY_EXCHANGE, None)
+            if _BY_EXCHANGE in ours and not claim.queue == letter.queue == _noted_queue(ours):
+                # A person sends it to another queue than the one that the message tells of, or did
+                # so before: no other one's copies brought it there.
+                del ours[_BY_EXCHANGE]
             ours[_QUEUE], bcc = _way_to(claim.queue)
         own = text_of(ours.get(_USER_ID)) == user
         if own:
@@ -393,6 +394,12 @@ def _way_to(queue: str) -> tuple[bytes, bytes]:
     return exchange routes by."""
     way = fields.array((fields.longstr(return_key(queue)),))
     return fields.longstr(queue), fields.entry(b"BCC", way)
+
+
+def _noted_queue(ours: dict[bytes, bytes]) -> str | None:
+    """Where the message says that it failed, as a letter would have it."""
+    noted = text_of(ours.get(_QUEUE))
+    return None if noted is None else storable(noted, _LONGEST_NAME)
 
 
 def _published(
