@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,7 @@ from tests.services.letters import (
     books_are_exact,
     died_in,
     failed,
+    letter_store,
     replayed,
     sent_by_a_worker,
 )
@@ -426,3 +428,26 @@ async def test_a_letter_that_did_not_tell_where_it_failed_does_so_once_it_failed
     _, claim = await replayed_to(store, Destination(exchange="repairs"))
     (kept,) = await store.letters.add([from_repairs(claim, "shipping")])
     assert (kept.fate, origin(kept.letter)) == (Fate.RETURNED, ("shipping", "repairs"))
+
+
+def named(queue: str | None) -> Arrival:
+    """A message with an id of its producer and Redrive's, dead in a queue or nobody knows where."""
+    found = {"redrive-id": fields.longstr("r-1")}
+    if queue is not None:
+        found |= {**died_in(queue), "redrive-queue": fields.longstr(queue)}
+    return arrival(headers=found, properties={"message_id": "m-1"})
+
+
+@pytest.mark.parametrize("queue", ["orders", None])
+async def test_an_imported_letter_that_moved_is_known_in_the_queue_that_its_message_tells(
+    store: Store, tmp_path: Path, queue: str | None
+) -> None:
+    await store.letters.add([named(queue)])
+    _, claim = await replayed_to(store, Destination(exchange="repairs"))
+    (moved,) = await store.letters.add([from_repairs(claim, "shipping")])
+    kept = [each async for each in store.letters.stream(Filters())]
+    async with letter_store(f"sqlite:///{tmp_path}/other.db") as other:
+        await other.letters.restore(kept)
+        second, first_there = await other.letters.add([named(queue), named("shipping")])
+        assert second.letter.duplicate_of == moved.letter.id
+        assert first_there.fate is Fate.NEW

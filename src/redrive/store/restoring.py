@@ -9,7 +9,7 @@ The books receive them like any other, so they stay exact.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -18,8 +18,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from redrive.amqp.properties import Properties
 from redrive.domain import headers
+from redrive.domain.deaths import read_deaths
+from redrive.domain.failure import MAX_NAME, failed_queue
 from redrive.domain.letter import Kept, Result
 from redrive.domain.lifecycle import State
+from redrive.domain.texts import storable
 from redrive.errors import MalformedData
 from redrive.store.books import Deltas, book
 from redrive.store.bulk import insert_envelopes, insert_letters, insert_many
@@ -160,14 +163,25 @@ def _identities(new: Sequence[Kept]) -> list[tuple[bytes, str]]:
     for each in new:
         try:
             properties = Properties.read(each.envelope.properties)
-            name = properties.header(headers.ID)
-            marked = properties.header(headers.REDELIVERED) is True
-            unnamed = properties.header(headers.UNNAMED) is True
+            said = properties.headers()
         except MalformedData:
             continue
-        letter = each.letter
+        name, letter = said.get(headers.ID), each.letter
         if isinstance(name, str) and letter.parent_id is None and letter.previous_id is None:
-            named = bool(properties.get("message_id")) and not unnamed
-            keys = identity_of(name, letter, named=named)
-            found += keys.wanted(letter.id, marked=marked)
+            named = bool(properties.get("message_id")) and said.get(headers.UNNAMED) is not True
+            then = replace(letter, queue=_failed_in(said, letter.queue))
+            keys = identity_of(name, then, named=named)
+            found += keys.wanted(letter.id, marked=said.get(headers.REDELIVERED) is True)
     return found
+
+
+def _failed_in(said: Mapping[str, object], queue: str | None) -> str | None:
+    """The queue where a message says that it failed. Its letter's, `queue`, is another one if a
+    person has sent it to an exchange since, and a queue of that rejected it.
+
+    What the broker wrote last counts before what is noted, as when it was collected."""
+    noted = said.get(headers.QUEUE)
+    told = noted if isinstance(noted, str) and noted else failed_queue(said)
+    told = None if told is None else storable(told, MAX_NAME)
+    died_in = [storable(death.queue, MAX_NAME) for death in read_deaths(said.get(headers.X_DEATH))]
+    return next((name for name in died_in if name in (told, queue)), told)
