@@ -9,7 +9,7 @@ import pytest
 
 from redrive.domain.letter import Attempt, Result
 from redrive.domain.lifecycle import State, may_become
-from redrive.domain.returning import OPEN, is_anothers_copy, is_return, on_return
+from redrive.domain.returning import OPEN, Came, CameBack, Derived, on_return, what_came
 from tests.services.letters import arrival
 
 SENT = Attempt(
@@ -21,20 +21,26 @@ SENT = Attempt(
     queue="orders",
     body_digest=b"digest",
 )
-TO_AN_EXCHANGE = Attempt(
-    at=SENT.at,
-    worker_id="worker-1",
-    strategy="manual",
-    generation=2,
-    result=Result.SENT,
-    queue=None,
-    body_digest=b"digest",
-)
+BY_POLICY = replace(SENT, queue=None)
+BY_PERSON = replace(SENT, queue=None, strategy="manual", replay_id="to-all")
 LETTER = arrival().letter  # of `orders`
 
 
+def told(
+    *sendings: Attempt, queue: str | None = "orders", body_digest: bytes = b"digest"
+) -> CameBack | Derived:
+    """What a message of the first sending is; all have happened, and one replay went to all."""
+    numbered = [replace(each, generation=place + 1) for place, each in enumerate(sendings)]
+    came = Came(generation=1, queue=queue, body_digest=body_digest)
+    return what_came(LETTER, came, numbered, {"to-all"})
+
+
+def is_the_letter(*sendings: Attempt, queue: str | None = "orders") -> bool:
+    return isinstance(told(*sendings, queue=queue), CameBack)
+
+
 def test_what_comes_from_its_queue_with_its_body_is_what_was_sent() -> None:
-    assert is_return(SENT, queue="orders", body_digest=b"digest")
+    assert told(SENT) == CameBack(sending=SENT, newest=True, moves=False)
 
 
 @pytest.mark.parametrize(
@@ -43,37 +49,80 @@ def test_what_comes_from_its_queue_with_its_body_is_what_was_sent() -> None:
 def test_what_differs_in_queue_or_body_is_another_message(
     queue: str | None, body_digest: bytes
 ) -> None:
-    assert not is_return(SENT, queue=queue, body_digest=body_digest)
+    assert told(SENT, queue=queue, body_digest=body_digest) == Derived()
+
+
+def test_what_was_never_sent_does_not_come_back() -> None:
+    assert told() == Derived()
 
 
 @pytest.mark.parametrize("queue", ["orders", "billing", None])
-def test_what_was_sent_to_an_exchange_may_come_back_from_any_queue(queue: str | None) -> None:
-    assert is_return(TO_AN_EXCHANGE, queue=queue, body_digest=b"digest")
-    assert not is_return(TO_AN_EXCHANGE, queue=queue, body_digest=b"other")
+@pytest.mark.parametrize("result", sorted(Result))
+@pytest.mark.parametrize("since", [(), (BY_POLICY,), (SENT,)])
+def test_what_a_policy_sent_to_an_exchange_is_the_letter_whatever_queue_it_comes_from(
+    queue: str | None, result: Result, since: tuple[Attempt, ...]
+) -> None:
+    sent = replace(BY_POLICY, result=result)
+    back = CameBack(sending=sent, newest=not since and result is not Result.REFUSED, moves=False)
+    assert told(sent, *since, queue=queue) == back
+    assert told(sent, *since, queue=queue, body_digest=b"other") == Derived()
 
 
 @pytest.mark.parametrize("queue", ["orders", "billing", None])
 @pytest.mark.parametrize("result", sorted(OPEN))
-def test_of_what_went_to_an_exchange_the_first_that_comes_back_is_the_letter(
+def test_of_what_a_person_sent_to_an_exchange_the_first_that_comes_back_is_the_letter(
     queue: str | None, result: Result
 ) -> None:
-    sent = replace(TO_AN_EXCHANGE, result=result)
-    assert not is_anothers_copy(LETTER, sent, queue, newest=True)
+    sent = replace(BY_PERSON, result=result)
+    assert told(sent, queue=queue) == CameBack(sending=sent, newest=True, moves=True)
+
+
+def test_so_it_is_where_what_was_sent_since_was_refused() -> None:
+    refused = replace(SENT, result=Result.REFUSED)
+    assert told(BY_PERSON, refused, queue="billing") == told(BY_PERSON, queue="billing")
 
 
 @pytest.mark.parametrize(
-    ("result", "newest"), [(Result.RETURNED, True), (Result.SENT, False), (Result.RETURNED, False)]
+    ("result", "since"), [(Result.RETURNED, ()), (Result.SENT, (SENT,)), (Result.RETURNED, (SENT,))]
 )
 def test_once_the_letter_is_back_or_sent_again_only_its_own_queue_has_more_copies_of_it(
-    result: Result, newest: bool
+    result: Result, since: tuple[Attempt, ...]
 ) -> None:
-    sent = replace(TO_AN_EXCHANGE, result=result)
-    assert is_anothers_copy(LETTER, sent, "billing", newest=newest)
-    assert not is_anothers_copy(LETTER, sent, "orders", newest=newest)
+    sent = replace(BY_PERSON, result=result)
+    assert told(sent, *since, queue="billing") == Derived()
+    assert is_the_letter(sent, *since, queue="orders")
 
 
-def test_what_was_never_sent_does_not_come_back() -> None:
-    assert not is_return(None, queue="orders", body_digest=b"digest")
+def test_once_it_is_known_where_it_failed_only_that_queue_has_more_copies_of_it() -> None:
+    settled = replace(BY_PERSON, result=Result.RETURNED, queue="billing")
+    assert is_the_letter(settled, queue="billing")
+    assert told(settled, queue="orders") == Derived()
+
+
+@pytest.mark.parametrize("first", [BY_PERSON, replace(BY_PERSON, queue="orders")])
+@pytest.mark.parametrize(
+    "since",
+    [BY_PERSON, BY_POLICY, replace(BY_PERSON, queue="orders"), replace(SENT, queue="billing")],
+)
+def test_a_copy_whose_queue_may_have_been_sent_another_since_is_a_possible_duplicate(
+    first: Attempt, since: Attempt
+) -> None:
+    doubtful = Derived(possible_duplicate=True)
+    assert told(first, since, queue="billing") == doubtful
+    assert told(first, since, SENT, queue="billing") == doubtful
+
+
+@pytest.mark.parametrize("first", [BY_PERSON, replace(BY_PERSON, queue="orders")])
+@pytest.mark.parametrize("since", [SENT, replace(BY_PERSON, result=Result.REFUSED)])
+def test_a_copy_whose_queue_was_sent_nothing_since_is_no_duplicate(
+    first: Attempt, since: Attempt
+) -> None:
+    assert told(first, since, SENT, queue="billing") == Derived()
+
+
+def test_a_message_that_copied_the_headers_of_a_letter_is_no_duplicate() -> None:
+    assert told(SENT, BY_PERSON, queue="billing") == Derived()
+    assert told(BY_PERSON, BY_PERSON, queue="billing", body_digest=b"other") == Derived()
 
 
 @pytest.mark.parametrize("revivals", range(4))

@@ -8,7 +8,14 @@ import pytest
 
 from redrive.domain.letter import Attempt, Letter, Resolution, Result
 from redrive.domain.lifecycle import State, may_become
-from redrive.domain.verdict import OUTSTANDING, Receipt, has_died_in, on_receipt, on_silence
+from redrive.domain.verdict import (
+    OUTSTANDING,
+    Receipt,
+    has_died_in,
+    newest_sending,
+    on_receipt,
+    on_silence,
+)
 from tests.unit.work.letters import LETTER_ID, NOON, a_letter
 
 QUEUE = "payments"
@@ -26,6 +33,15 @@ RECEIPT = Receipt(letter=LETTER_ID, generation=2)
 
 def outstanding(status: State = State.PROCESSING) -> Letter:
     return a_letter(status=status, generation=2)
+
+
+@pytest.mark.parametrize("result", Result)
+def test_a_verdict_is_on_the_newest_sending_that_was_not_refused(result: Result) -> None:
+    newest = replace(ATTEMPT, generation=3, result=result)
+    refused = replace(ATTEMPT, generation=4, result=Result.REFUSED)
+    expected = ATTEMPT if result is Result.REFUSED else newest
+    assert newest_sending([ATTEMPT, newest, refused]) is expected
+    assert newest_sending([refused]) is None
 
 
 # Receipts

@@ -1,17 +1,93 @@
-"""What a letter's coming back means for it. A return is the verdict that a revival failed."""
+"""What a message that says which letter it was sent for is to that letter, and what becomes of one
+that came back. A return is the verdict that a revival failed.
+
+A message is the letter if it is what was sent: of that generation, from that queue, with that body.
+Consumers copy headers onto other messages; what differs is a letter of its own.
+
+What was sent to an exchange is in every queue of that. By a policy, so is all that is sent later,
+and whatever queue it comes back from, it is the letter. A person means it once: what workers send
+later goes to one queue. So the letter is the copy that comes back first, and belongs to that queue
+from then on; the copy of any other queue would be nobody's, if it were taken for the letter.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from redrive.domain.failure import GENERAL_TYPES
 from redrive.domain.letter import Attempt, Letter, Result
 from redrive.domain.lifecycle import State
+from redrive.domain.verdict import newest_sending
 
 OPEN: Final = frozenset({Result.SENDING, Result.SENT, Result.IN_DOUBT, Result.RESOLVED})
 """Results that a return settles: as far as was known, the message might have been consumed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Came:
+    """What a message says of the sending that it is of, and what it is."""
+
+    generation: int
+    queue: str | None
+    """Where it failed."""
+    body_digest: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CameBack:
+    """A message is the letter."""
+
+    sending: Attempt
+    newest: bool
+    """Whether the letter was not sent since. Else it waits for a later verdict than this one."""
+    moves: bool
+    """Whether the letter belongs to the queue where it failed, if this is the first to say so."""
+
+    @property
+    def settles(self) -> bool:
+        """Whether nothing has told before that it failed."""
+        return self.sending.result in OPEN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derived:
+    """A message is a letter of its own, whose parent the letter is."""
+
+    possible_duplicate: bool = False
+    """Whether its queue may have been sent another copy since."""
+
+
+def what_came(
+    letter: Letter, came: Came, sendings: Sequence[Attempt], to_all: Container[str]
+) -> CameBack | Derived:
+    """What a message is to a letter. `sendings`: all of that, oldest first; `to_all`: the replays
+    by which a person sent to an exchange."""
+    sent = next((each for each in sendings if each.generation == came.generation), None)
+    if sent is None or sent.body_digest != came.body_digest:
+        return Derived()
+    by_person, newest = sent.replay_id in to_all, sent is newest_sending(sendings)
+    back = CameBack(sending=sent, newest=newest, moves=by_person and sent.queue is None)
+    if sent.queue is not None:
+        is_it = came.queue == sent.queue
+    elif by_person:
+        is_it = came.queue == letter.queue or (newest and back.settles)
+    else:
+        is_it = True
+    if is_it:
+        return back
+    return Derived(possible_duplicate=by_person and _was_sent_since(came, sendings, to_all))
+
+
+def _was_sent_since(came: Came, sendings: Sequence[Attempt], to_all: Container[str]) -> bool:
+    """Whether a later sending may have brought a copy to that queue too."""
+    return any(
+        later.generation > came.generation
+        and later.result is not Result.REFUSED
+        and (later.queue in (None, came.queue) or later.replay_id in to_all)
+        for later in sendings
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,40 +97,6 @@ class Returned:
     status: State
     revivals: int
     reason: str
-
-
-def is_return(attempt: Attempt | None, *, queue: str | None, body_digest: bytes) -> bool:
-    """Whether a message is the one that was sent: consumers copy headers onto other messages."""
-    return (
-        attempt is not None
-        and attempt.queue in (None, queue)
-        and attempt.body_digest == body_digest
-    )
-
-
-def is_anothers_copy(letter: Letter, attempt: Attempt, queue: str | None, *, newest: bool) -> bool:
-    """Whether a message that came back is not the letter, but a copy that another queue has of it.
-
-    What a person sends to an exchange is in every queue of that, and what workers send later goes
-    to one: so the letter is the copy that comes back first, and belongs to that queue from then on.
-    Any other would be nobody's, if it were taken for the letter. `newest`: the letter was not sent
-    since; if it was, the letter is what comes back of that."""
-    first = newest and attempt.result in OPEN
-    return attempt.queue is None and queue != letter.queue and not first
-
-
-def may_be_there_twice(
-    copy: Attempt, sendings: Iterable[Attempt], queue: str | None, to_all: Container[str]
-) -> bool:
-    """Whether a queue that has a copy of what a person sent to an exchange may have been sent
-    another since. `sendings`: all of the letter; `to_all`: the replays by which a person sent to an
-    exchange."""
-    return copy.replay_id in to_all and any(
-        later.generation > copy.generation
-        and later.result is not Result.REFUSED
-        and (later.queue in (None, queue) or later.replay_id in to_all)
-        for later in sendings
-    )
 
 
 def on_return(status: State, revivals: int, max_revivals: int) -> Returned:

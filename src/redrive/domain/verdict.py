@@ -6,6 +6,7 @@ that waits. Until then nothing tells whether the letter was even looked at.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +15,12 @@ from redrive.domain.lifecycle import State
 
 OUTSTANDING: Final = frozenset({Result.SENDING, Result.SENT, Result.IN_DOUBT})
 """Results of sendings that have no verdict yet."""
+
+
+def newest_sending(attempts: Sequence[Attempt]) -> Attempt | None:
+    """Of a letter's attempts, oldest first, the one that a verdict is on: the newest that was not
+    refused. What is in no queue settles nothing."""
+    return next((each for each in reversed(attempts) if each.result is not Result.REFUSED), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

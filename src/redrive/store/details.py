@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from redrive.domain.letter import Attempt, Change, Edit, Envelope, Head, Kept, Letter, Result
 from redrive.domain.lifecycle import State
+from redrive.domain.verdict import newest_sending
 from redrive.store.bulk import read_by_id
 from redrive.store.changing import chunks
 from redrive.store.id_lists import is_one_of
@@ -167,16 +168,16 @@ async def read_attempts(
 
 
 async def last_sendings(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, Attempt]:
-    """By letter, the newest sending that was not refused: what is in no queue settles nothing."""
+    """By letter, the sending that a verdict is on."""
     return {
-        id_: sent[-1]
+        id_: newest
         for id_, attempts in (await read_attempts(connection, ids)).items()
-        if (sent := [each for each in attempts if each.result is not Result.REFUSED])
+        if (newest := newest_sending(attempts)) is not None
     }
 
 
 def not_sent_since() -> ColumnElement[bool]:
-    """In a query of attempts, those of `last_sendings`."""
+    """In a query of attempts, those of `last_sendings`, unless they were refused."""
     attempt, later = redrive_attempt.c, redrive_attempt.alias("later").c
     return ~exists().where(
         later.letter_id == attempt.letter_id,
