@@ -156,6 +156,10 @@ MEANINGS = {
         "The exchange by which messages go back to their queues is missing; they wait until it is"
         " made again"
     ),
+    "room.unknown": (
+        "The management API does not tell of length limits; letters are sent as if queues had none,"
+        " but for those that are known"
+    ),
     "run.cut_short": "Roles did not end in time, and are left as a kill -9 would",
     "run.manager_not_told": "`NOTIFY_SOCKET` does not take messages",
     "run.not_counted": "Counts for metrics could not be written",
@@ -183,6 +187,10 @@ MEANINGS = {
     "verdict.no_look": "A destination could not be looked at; its letters wait",
     "worker.back": "The worker can send again",
     "worker.lost": "The broker is lost; the worker comes back by itself",
+    "worker.queue_full": (
+        "A queue would drop its oldest messages for letters; they stay pending, and that counts as"
+        " no revival. Told once, until all that is due has found room"
+    ),
     "worker.ready": "The worker can send",
     "worker.return_exchange_missing": "Letters found no exchange to go back by; they wait until it"
     " is made again, and that counts as no revival",

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from redrive.work.replay_jobs import ReplayJobs
     from redrive.work.replay_preview import ReplayPreview
     from redrive.work.replay_session import ReplaySession
+    from redrive.work.room_ahead import RoomAhead
     from redrive.work.sender import Sender
     from redrive.work.understand import Understanding
     from redrive.work.verdict_watch import VerdictWatch
@@ -196,6 +197,13 @@ def sender(settings: Settings, tally: Tally | None = None) -> Sender:
     )
 
 
+def room_ahead(settings: Settings) -> RoomAhead:
+    """What knows of room in the queues that letters are sent to; its owner closes it."""
+    from redrive.work.room_ahead import RoomAhead  # noqa: PLC0415
+
+    return RoomAhead(lambda name: connect(settings, name), management(settings))
+
+
 def conditions(store: Store) -> Conditions:
     """What must hold before letters are sent in numbers."""
     from redrive.store.capacity import Capacity  # noqa: PLC0415
@@ -241,6 +249,7 @@ def revival_of(  # noqa: PLR0913  (what it works with, each by its name)
             events=events,
             tally=tally,
             on_ready=on_ready,
+            make_room=lambda: room_ahead(settings),
         ),
         Receipts(
             settings.topology.names.receipts_queue,
@@ -257,6 +266,7 @@ def revival_of(  # noqa: PLR0913  (what it works with, each by its name)
             policies,
             lease=chosen.lease,
             verdict_after=chosen.verdict_after,
+            make_room=lambda: room_ahead(settings),
         ),
     )
 
@@ -290,6 +300,7 @@ async def replay_session(settings: Settings, store: Store) -> ReplaySession:
         replays=store.replays,
         looks=replay_looks(store),
         make_sender=lambda: sender(settings),
+        make_room=lambda: room_ahead(settings),
         connect=lambda name: connect(settings, name),
         return_exchange=settings.topology.names.return_exchange,
         policies=await policy_book(settings),

@@ -13,6 +13,7 @@ import pytest
 
 from redrive.amqp import fields
 from redrive.domain.breaker import USUAL, Position
+from redrive.domain.editing import PreparedEdit
 from redrive.domain.filters import Filters
 from redrive.domain.letter import Result
 from redrive.domain.lifecycle import State
@@ -39,6 +40,7 @@ from tests.services.sending import (
     QUEUE,
     VERDICT_AFTER,
     VHOST,
+    Places,
     all_is_consistent,
     claimed,
     come_back,
@@ -598,6 +600,86 @@ async def test_what_goes_to_an_exchange_waits_for_no_breaker(store: Store) -> No
     job = await running(store)
     batch = await store.replays.take_batch(job, ME, lambda _: Destination(exchange="shop"))
     assert {(claim.queue, claim.exchange) for claim in batch.claims} == {(None, "shop")}
+
+
+# Room
+
+
+async def test_a_letter_without_a_place_is_not_claimed_and_pauses_the_job_until_there_is_one(
+    store: Store,
+) -> None:
+    ids = await stored(store, 5)
+    job = await running(store)
+    room = Places(orders=2)
+    first = await take(store, job, room=room)
+    assert (ids_of(first), first.ended, first.behind) == (ids[:2], False, 2)
+    again = await take(store, job, room=room)
+    assert (again.claims, again.ended, again.look_at) == ([], False, frozenset({QUEUE}))
+    assert (await now(store, job)).state is ReplayState.RUNNING
+    assert (await take(store, job, room=Places(orders=0))).ended
+    paused = await now(store, job)
+    assert (paused.state, paused.position, paused.skipped) == (ReplayState.PAUSED, 2, 0)
+    assert paused.locked_by is None
+    assert paused.reason.startswith(f"letter {ids[2]} was not sent: orders is full; make room")
+    waiting = [await letter(store, id_) for id_ in ids[2:]]
+    assert {(one.status, one.generation) for one in waiting} == {(State.PENDING, 0)}
+    assert await store.replays.results(job.id) == {Result.SENDING: 2}
+    await store.replays.resume(job.id, ME)
+    rest = await take(store, job, room=Places(orders=9))
+    assert (ids_of(rest), rest.ended) == (ids[2:], True)
+
+
+async def test_nothing_is_claimed_before_somebody_has_looked_at_all_queues_of_a_batch(
+    store: Store,
+) -> None:
+    first = await stored(store, 2)
+    second = await stored(store, 2, queue="mail")
+    job = await running(store)
+    batch = await take(store, job, room=Places(orders=9, mail=None))
+    assert (batch.claims, batch.look_at, batch.ended) == ([], frozenset({"mail"}), False)
+    assert (await now(store, job)).position == 0
+    assert ids_of(await take(store, job, room=Places(orders=9, mail=1))) == first + second[:1]
+
+
+async def test_what_is_left_out_before_a_letter_without_a_place_is_counted(store: Store) -> None:
+    archived, ready = await stored(store, 2)
+    job = await running(store)
+    await store.decisions.discard([archived], "me")
+    batch = await take(store, job, room=Places(orders=0))
+    assert ([id_ for id_, _ in batch.skipped], batch.ended) == ([archived], True)
+    paused = await now(store, job)
+    assert (paused.state, paused.position, paused.skipped) == (ReplayState.PAUSED, 1, 1)
+    assert ready in paused.reason
+
+
+async def test_a_job_that_may_push_out_others_asks_for_no_room(store: Store) -> None:
+    ids = await stored(store, 2)
+    job = await running(store, drop_oldest=True)
+    assert (await now(store, job)).drop_oldest
+    assert ids_of(await take(store, job, room=Places(orders=None))) == ids
+
+
+async def test_a_letter_weighs_what_will_be_sent_of_it(store: Store) -> None:
+    _, edited, undone = await stored(store, 3, body=b"x" * 10)
+    for id_ in (edited, undone):
+        larger = PreparedEdit(letter_id=id_, made_from=0, properties=b"\0\0", body=b"y" * 1000)
+        await store.edits.edit([larger], "me")
+    await store.edits.undo(undone, "me")
+    room = Places(orders=9)
+    await take(store, await running(store), room=room)
+    assert [body for _, body, _ in room.taken] == [10, 1000, 10]
+    received, without_headers, _ = (properties for _, _, properties in room.taken)
+    assert received > without_headers > 1000  # what the sender adds
+
+
+async def test_a_breaker_lets_no_letter_through_that_has_no_place(store: Store) -> None:
+    await stored(store, 5)
+    await come_back(store, await sent(store))
+    job = await running(store)
+    later(store, USUAL.wait)
+    assert (await take(store, job, room=Places(orders=0))).ended
+    (found,) = await store.breakers.all()
+    assert found.breaker.state is Position.OPEN
 
 
 # Beside workers

@@ -14,7 +14,7 @@ from sqlalchemy import insert
 
 from redrive.domain.letter import Letter, Resolution, Result
 from redrive.domain.lifecycle import State
-from redrive.domain.revival import Decision, LeaveToPerson, Postpone, Send
+from redrive.domain.revival import FULL_AGAIN, Decision, LeaveToPerson, Postpone, Send
 from redrive.domain.verdict import on_silence
 from redrive.store import sendings
 from redrive.store.changing import hold_letters
@@ -28,6 +28,7 @@ from tests.services.sending import (
     VERDICT_AFTER,
     VHOST,
     WORKER,
+    Places,
     all_is_consistent,
     claimed,
     come_back,
@@ -226,6 +227,39 @@ async def test_a_letter_that_only_a_person_can_judge_is_left_to_one(store: Store
     assert [(left.id, reason) for left, reason in taken.left] == [(letter_id, "odd")]
     now = await letter(store, letter_id)
     assert (now.status, now.strategy, now.generation) == (State.MANUAL, "manual", 0)
+
+
+async def test_what_finds_no_place_in_its_queue_stays_pending_and_is_looked_at_again_in_a_minute(
+    store: Store,
+) -> None:
+    ids = await stored(store, 2)
+    taken = await store.sendings.take_due(WORKER, VHOST, 10, sending(), Places(orders=0))
+    assert (taken.claims, taken.full, taken.look_at) == ([], {QUEUE: "orders is full"}, frozenset())
+    assert {(await letter(store, id_)).generation for id_ in ids} == {0}
+    assert await claimed(store) == []
+    later(store, FULL_AGAIN)
+    assert [claim.letter.id for claim in await claimed(store)] == ids
+
+
+async def test_what_somebody_has_to_look_at_the_queue_of_stays_due(store: Store) -> None:
+    first, second, third = await stored(store, 3)
+    unknown = await store.sendings.take_due(WORKER, VHOST, 10, sending(), Places(orders=None))
+    assert (unknown.claims, unknown.look_at, unknown.looked_at) == ([], frozenset({QUEUE}), 3)
+    filled = await store.sendings.take_due(WORKER, VHOST, 10, sending(), Places(orders=1))
+    assert [claim.letter.id for claim in filled.claims] == [first]
+    assert (filled.look_at, filled.full) == (frozenset({QUEUE}), {})
+    assert [claim.letter.id for claim in await claimed(store)] == [second, third]
+
+
+async def test_a_queue_without_a_place_keeps_no_letter_of_another_back(store: Store) -> None:
+    await stored(store, 2)
+    (other,) = await stored(store, queue="mail")
+
+    def home(one: Letter, _: datetime, __: bool) -> Decision:
+        return Send(strategy="immediate", queue=one.queue)
+
+    taken = await store.sendings.take_due(WORKER, VHOST, 10, home, Places(orders=0))
+    assert [claim.letter.id for claim in taken.claims] == [other]
 
 
 async def test_when_the_next_letter_is_due_is_known(store: Store) -> None:

@@ -302,6 +302,18 @@ async def test_a_replay_is_previewed_confirmed_and_followed(
     assert problem(again) == (409, "refused")
 
 
+@pytest.mark.parametrize("given", [{}, {"dropOldest": False}, {"dropOldest": True}])
+async def test_a_replay_tells_whether_full_queues_may_drop_their_oldest_messages_for_it(
+    server: Server, client: httpx.AsyncClient, given: dict[str, Any]
+) -> None:
+    await add(server, "x")
+    made = await client.post(f"{V1}/replays", json={"count": 1, "ignoreHealth": True, **given})
+    documents.Replay.model_validate(made.json())
+    assert made.json()["dropOldest"] is given.get("dropOldest", False)
+    (entry,) = (await client.get(f"{V1}/audit")).json()["items"]
+    assert entry["detail"]["dropOldest"] is made.json()["dropOldest"]
+
+
 @pytest.mark.parametrize(
     "sent", [{"to": "nowhere"}, {"rate": 0}, {"orderedBy": "size"}, {"batchSize": 0}, {"pause": -1}]
 )

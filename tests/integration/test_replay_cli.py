@@ -748,7 +748,7 @@ def test_a_dry_run_is_exit_0_if_all_would_be_taken(site: Replaying) -> None:
 
 @pytest.mark.parametrize(
     ("overflow", "says"),
-    [("reject-publish", "refuses the rest"), ("drop-head", "drops its oldest messages")],
+    [("reject-publish", "refuses the rest"), ("drop-head", "would drop its oldest messages")],
 )
 def test_a_dry_run_knows_length_limits(site: Replaying, overflow: str, says: str) -> None:
     asyncio.run(declare(site.vhost.url, "small", "classic", x_max_length=2, x_overflow=overflow))

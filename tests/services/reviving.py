@@ -21,6 +21,7 @@ from redrive.store.capacity import Capacity
 from redrive.store.store import Store
 from redrive.work.conditions import Conditions
 from redrive.work.destinations import destinations
+from redrive.work.room_ahead import RoomAhead
 from redrive.work.sender import Sender
 from redrive.work.system_state import system_watch
 from redrive.work.timetable import Cron
@@ -130,6 +131,7 @@ def reviver(
     users: Sequence[Rule] = (),
     name: str = "worker-1",
     delays: tuple[timedelta, ...] = IMMEDIATE_DELAYS,
+    room: RoomAhead | None = None,
 ) -> Parts:
     """A worker and its sender; letters without another rule have `strategy`."""
     settings = topology("quorum")
@@ -153,6 +155,7 @@ def reviver(
         batch=10,
         poll=timedelta(seconds=30),
         verdict_after=VERDICT_AFTER,
+        make_room=None if room is None else lambda: room,
     )
     return Parts(sender, worker, rules, book)
 

@@ -4,7 +4,7 @@ in a store whose clock is set by hand, and a check of the story that each letter
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -33,6 +33,33 @@ _ids = itertools.count(1)
 def new_id() -> str:
     """An id for a replay; each is later than the one before."""
     return f"01950000-0000-7000-8000-{next(_ids):012x}"
+
+
+class Places:
+    """So many more letters fit into a queue, as somebody saw; None: nobody has looked yet."""
+
+    def __init__(self, **places: int | None) -> None:
+        self.places = places
+        self.taken: list[tuple[str, int, int]] = []
+        self._touched: set[str] = set()
+
+    def unknown(self, queues: Collection[str]) -> set[str]:
+        return {queue for queue in queues if self.places.get(queue, 0) is None}
+
+    def weighs(self, queue: str) -> bool:
+        return queue in self.places
+
+    def take(self, queue: str, body: int, properties: int) -> bool:
+        left = self.places.get(queue, 1)
+        assert left is not None
+        if left and queue in self.places:
+            self.places[queue] = left - 1
+            self._touched.add(queue)
+            self.taken.append((queue, body, properties))
+        return left > 0
+
+    def why_full(self, queue: str) -> str | None:
+        return None if queue in self._touched else f"{queue} is full"
 
 
 async def stored(store: Store, number: int = 1, *, queue: str = QUEUE, **more: Any) -> list[str]:

@@ -1923,6 +1923,12 @@ export interface components {
              * @description How many letters it was said to send: `matched` of the preview.
              */
             count: number;
+            /**
+             * Dropoldest
+             * @description Also where a full queue drops its oldest messages for a letter.
+             * @default false
+             */
+            dropOldest?: boolean;
             filter?: components["schemas"]["Selection"];
             /**
              * Ignorehealth
@@ -2200,6 +2206,8 @@ export interface components {
             destination: string | null;
             /** Doubtful */
             doubtful: boolean;
+            /** Dropoldest */
+            dropOldest: boolean;
             /** Filters */
             filters: string;
             /** Id */
@@ -2306,6 +2314,8 @@ export interface components {
             destination: string | null;
             /** Doubtful */
             doubtful: boolean;
+            /** Dropoldest */
+            dropOldest: boolean;
             /** Filters */
             filters: string;
             /** Id */
@@ -2361,6 +2371,12 @@ export interface components {
          * @description Which letters are sent, where to and how. Without `status`: pending, manual and failed.
          */
         ReplayWanted: {
+            /**
+             * Dropoldest
+             * @description Also where a full queue drops its oldest messages for a letter.
+             * @default false
+             */
+            dropOldest?: boolean;
             filter?: components["schemas"]["Selection"];
             /** Limit */
             limit?: number | null;

@@ -20,6 +20,7 @@ from redrive.broker.drift import DROP_HEAD, LiveQueue
 
 DROP_OLDEST: Final = "--drop-oldest"
 """The option by which messages may be pushed out."""
+_REMEDY: Final = f"make room in it, or give {DROP_OLDEST}"
 Version = tuple[int, int]
 _WEIGHS_BODIES: Final[Version] = (4, 0)
 """The last version that is known to."""
@@ -68,14 +69,22 @@ class Room:
         if limit.size is not None:
             self._size = 0 if size is None else max(0, limit.size - size)
         known = size is not None or limit.size is None
+        self.weighs: Final = limit.size is not None
+        """Whether it matters how large a message is."""
         self.may_take_more: Final = limit.refuses and limit.kind == "quorum"
         """Whether it takes some more than its limit: a quorum queue refuses late."""
-        self.full: Final = _full(queue, self._messages, self._size, limit, known=known)
-        """What is said of it when no more fits in."""
+        self.says: Final = _says(queue, self._messages, self._size, limit, known=known)
+        """What it does with more than fits in."""
+        self.full: Final = self.says if limit.refuses else f"{self.says}; {_REMEDY}"
+        """What is said of it when no more fits in, with what to do."""
 
     def take(self, body: bytes, properties: bytes) -> bool:
         """Whether a message fits in; if so, its place is taken."""
-        size = len(body) + (len(properties) if self._weighs_properties else 0)
+        return self.take_sized(len(body), len(properties))
+
+    def take_sized(self, body: int, properties: int) -> bool:
+        """The same of a message of which only the sizes are known."""
+        size = body + (properties if self._weighs_properties else 0)
         if self._messages < 1 or self._size < size:
             return False
         self._messages -= 1
@@ -83,7 +92,7 @@ class Room:
         return True
 
 
-def _full(queue: str, messages: float, size: float, limit: LengthLimit, *, known: bool) -> str:
+def _says(queue: str, messages: float, size: float, limit: LengthLimit, *, known: bool) -> str:
     left = []
     if limit.messages is not None:
         left.append(f"{messages:,} more message{'' if messages == 1 else 's'}")
@@ -99,7 +108,4 @@ def _full(queue: str, messages: float, size: float, limit: LengthLimit, *, known
     gone = "drop its oldest ones"
     if limit.dead_letters_to is not None:
         gone = f"dead-letter its oldest ones to the exchange {limit.dead_letters_to!r}"
-    return (
-        f"the queue {queue!r} {has}, and would {gone} for the rest; make room in it, or give"
-        f" {DROP_OLDEST}"
-    )
+    return f"the queue {queue!r} {has}, and would {gone} for the rest"

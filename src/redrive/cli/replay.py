@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NoReturn, Protocol
 import typer
 
 from redrive import runtime
+from redrive.broker.room import DROP_OLDEST
 from redrive.cli import wording
 from redrive.cli.actor import actor
 from redrive.cli.app import single
@@ -101,6 +102,12 @@ def replay(  # noqa: PLR0913  (each is an option)
         bool,
         typer.Option("--with-doubtful", help="Also what may have been consumed already."),
     ] = False,
+    drop_oldest: Annotated[
+        bool,
+        typer.Option(
+            DROP_OLDEST, help="Send even where a full queue drops its oldest messages for it."
+        ),
+    ] = False,
     ignore_health: Annotated[
         bool, typer.Option("--ignore-health", help="Even if the system is not well.")
     ] = False,
@@ -131,6 +138,7 @@ def replay(  # noqa: PLR0913  (each is an option)
             rate=read_rate(rate),
             doubtful=with_doubtful or bool(selection.ids),
             ordered_by=ordered_by,
+            drop_oldest=drop_oldest,
         ),
     )
     asks = not (yes or dry_run)

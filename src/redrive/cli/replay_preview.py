@@ -67,6 +67,7 @@ async def _preview(settings: Settings, asked: Asked) -> tuple[Preview, list[str]
                     limit=asked.selection.limit,
                     ordered=order.ordered_by is not None,
                     doubtful=order.doubtful,
+                    drop_oldest=order.drop_oldest,
                     destination_of=destinations(lambda: policies, order.destination),
                 ),
                 datetime.now(UTC),

@@ -164,6 +164,8 @@ def _heading(replay: Replay, now: datetime) -> None:
         ("by", f"{replay.actor}, {wording.ago(replay.created_at, now)}"),
         ("progress", f"{replay.position:,} of {wording.plural(replay.letters, 'letter')}"),
     ]
+    if replay.drop_oldest:
+        lines.append(("room", "full queues may drop their oldest messages for it"))
     if replay.state is ReplayState.RUNNING:
         seen = "" if replay.locked_at is None else f", seen {wording.ago(replay.locked_at, now)}"
         lines.append(("run by", f"{replay.locked_by}{seen}" if replay.locked_by else "nobody yet"))

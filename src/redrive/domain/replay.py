@@ -80,6 +80,8 @@ class Replay:
     """Whether letters go too that may have been consumed already."""
     ordered_by: str | None
     """`header:NAME` or a JSONPath: letters that have the same value there keep their order."""
+    drop_oldest: bool = False
+    """Whether full queues may push out their oldest messages for its letters."""
     letters: int
     position: int
     """How many of them were taken so far."""
@@ -102,6 +104,7 @@ class ReplayOrder:
     rate: float | None = None
     doubtful: bool = False
     ordered_by: str | None = None
+    drop_oldest: bool = False
     letters: int | None = None
     """How many letters the person was told of; None: any number."""
 

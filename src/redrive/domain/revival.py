@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
+
+FULL_AGAIN: Final = timedelta(minutes=1)
+"""When a letter is tried again whose queue was full or down."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

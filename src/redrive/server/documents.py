@@ -316,6 +316,7 @@ class Replay(Document):
     rate: float | None
     doubtful: bool
     ordered_by: str | None
+    drop_oldest: bool
     letters: int
     position: int
     skipped: int

@@ -86,6 +86,10 @@ class ReplayWanted(Input):
         Annotated[str, Field(max_length=1000, pattern=NO_NUL), AfterValidator(_ordering)] | None
     ) = Field(None, description="`header:NAME` or a JSONPath: equal values keep their order.")
 
+    drop_oldest: bool = Field(
+        False, description="Also where a full queue drops its oldest messages for a letter."
+    )
+
     def filters(self) -> Filters:
         """Who names letters means them whatever their state is."""
         filters = self.filter.filters()
@@ -139,6 +143,7 @@ async def preview_replay(request: Request, wanted: ReplayWanted) -> Response:
         limit=wanted.limit,
         ordered=wanted.ordered_by is not None,
         doubtful=wanted.doubtful,
+        drop_oldest=wanted.drop_oldest,
         destination_of=destinations(lambda: policies, redirect),
     )
 
@@ -173,9 +178,15 @@ async def create_replay(request: Request, wanted: NewReplay) -> Response:
         rate=wanted.rate,
         doubtful=wanted.doubtful,
         ordered_by=wanted.ordered_by,
+        drop_oldest=wanted.drop_oldest,
         letters=wanted.count,
     )
-    told = {"filter": wanted.filter.given(), "count": wanted.count, "to": wanted.to}
+    told = {
+        "filter": wanted.filter.given(),
+        "count": wanted.count,
+        "to": wanted.to,
+        "dropOldest": wanted.drop_oldest,
+    }
     async with audited(request, "replays.create", told) as entry:
         if not wanted.ignore_health:
             await _require_health(request)

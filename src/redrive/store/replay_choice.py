@@ -21,6 +21,7 @@ from redrive.domain.verdict import OUTSTANDING
 from redrive.store.breakers import gate_of
 from redrive.store.changing import chunks
 from redrive.store.details import last_sendings
+from redrive.store.fitting import Fitting, Room
 from redrive.store.schema import redrive_attempt, redrive_history
 from redrive.store.sendings import MOST_BYTES, Order, copied_of
 
@@ -28,6 +29,7 @@ _ATTEMPT: Final = redrive_attempt.c
 _HISTORY: Final = redrive_history.c
 _STRATEGY: Final = "manual"
 _NOWHERE: Final = "nothing tells in which queue it failed; say where to with --to"
+_MAKE_ROOM: Final = "make room in it, or cancel this and replay the rest with --drop-oldest"
 
 
 class Chooser:
@@ -50,11 +52,24 @@ class Chooser:
         self.skipped: list[tuple[str, str]] = []
         self.wait_until: datetime | None = None
         self.held_by: str | None = None
+        self.look_at: set[str] = set()
+        """Queues that have to be looked at before the next letter goes."""
+        self.full = ""
+        """Why the next letter does not go, if its queue would push out others for it."""
 
-    async def choose(self, ids: Sequence[str], letters: dict[str, Head]) -> list[Order]:
+    async def choose(self, ids: Sequence[str], letters: dict[str, Head], room: Room) -> list[Order]:
         judged = await self._judge(ids, letters)
-        queues = {there.queue for _, there in judged if isinstance(there, Destination)}
-        places = {(self._replay.vhost, queue) for queue in queues if queue is not None}
+        going = {
+            id_: there.queue
+            for id_, there in judged
+            if isinstance(there, Destination) and there.queue is not None
+        }
+        fitting = Fitting(room, going)
+        self.look_at = fitting.look_at
+        if self.look_at:
+            return []
+        await fitting.weigh(self._connection)
+        places = {(self._replay.vhost, queue) for queue in going.values()}
         gate = await gate_of(self._connection, places, self._now, self._limits)
         orders: list[Order] = []
         size = 0
@@ -67,6 +82,11 @@ class Chooser:
             if orders and size > MOST_BYTES:
                 break
             if there.queue is not None:
+                # Before the breaker, which reckons with a letter that it admits.
+                if not fitting.take(id_):
+                    if not orders and (why := fitting.full.get(there.queue)):
+                        self.full = f"letter {id_} was not sent: {why}; {_MAKE_ROOM}"
+                    break
                 answer = await gate.admit((self._replay.vhost, there.queue))
                 if not answer.admitted:
                     self.held_by, self.wait_until = there.queue, answer.again_at

@@ -37,6 +37,7 @@ from redrive.store.counts import add_counts
 from redrive.store.cursors import read_cursor
 from redrive.store.details import not_sent_since
 from redrive.store.engine import Database
+from redrive.store.fitting import BOUNDLESS, Room
 from redrive.store.replay_choice import Chooser
 from redrive.store.resolving import await_resolving
 from redrive.store.schema import (
@@ -60,8 +61,9 @@ _COLUMNS: Final = tuple(redrive_replay.columns.keys())
 class Batch:
     """What a job took: claims to send, and the letters that it left out, with the reasons.
 
-    `wait_until`: the rest has to wait, because of the breaker of `held_by`. `ended`: there is no
-    more, or the job is not this process's any more.
+    `wait_until`: the rest has to wait, because of the breaker of `held_by`. `look_at`: nothing goes
+    on before somebody has looked at how much room there is in these queues. `ended`: there is no
+    more, or the job is paused, or not this process's any more.
     """
 
     claims: list[Claim] = field(default_factory=list)
@@ -69,6 +71,7 @@ class Batch:
     wait_until: datetime | None = None
     now: datetime | None = None
     held_by: str | None = None
+    look_at: frozenset[str] = frozenset()
     ended: bool = False
     first: int = 0
     """The position of its first letter."""
@@ -141,6 +144,7 @@ class Replays:
                 rate=order.rate,
                 doubtful=order.doubtful,
                 ordered_by=order.ordered_by,
+                drop_oldest=order.drop_oldest,
                 letters=letters,
                 position=0,
                 locked_by=worker,
@@ -304,9 +308,11 @@ class Replays:
         destination_of: Callable[[Letter | Head], Destination | None],
         *,
         most: int | None = None,
+        room: Room = BOUNDLESS,
     ) -> Batch:
         """Claim the next letters of a job. `destination_of` says where each goes; None for one
-        that cannot go anywhere."""
+        that cannot go anywhere. `room`: what there is room for. A letter for which its queue would
+        push out others is not claimed: it pauses the job, unless that was ordered."""
         async with self._database.writing() as connection:
             held = await _lock(connection, replay.id)
             if held is None or not _is_ours(held, worker):
@@ -323,20 +329,9 @@ class Replays:
             # After the locks: an edit that is sent is never later than its sending.
             now = await self._clock.now(connection)
             chooser = Chooser(connection, held, now, self._limits, destination_of)
-            orders = await chooser.choose(ids, letters)
+            orders = await chooser.choose(ids, letters, BOUNDLESS if held.drop_oldest else room)
             claims = await claim(connection, orders, worker, now)
-            position = held.position + chooser.taken
-            done = position >= held.letters
-            waits = chooser.held_by is not None and not orders
-            values: dict[str, Any] = {
-                "position": position,
-                "skipped": held.skipped + len(chooser.skipped),
-                "updated_at": now,
-                "locked_at": now,
-                "reason": held_by(chooser.held_by or "") if waits else "",
-            }
-            if done:
-                values |= {"state": ReplayState.DONE.value, "locked_by": None, "locked_at": None}
+            values = _moved(held, chooser, now, claimed=bool(orders))
             await _write(connection, replay.id, values)
         return Batch(
             claims,
@@ -344,7 +339,8 @@ class Replays:
             chooser.wait_until,
             now,
             chooser.held_by,
-            ended=done,
+            frozenset(chooser.look_at),
+            ended="state" in values,
             first=held.position,
             positions={id_: held.position + place for place, id_ in enumerate(ids)},
         )
@@ -468,6 +464,28 @@ def _paused(reason: str, now: datetime) -> dict[str, Any]:
         "locked_by": None,
         "locked_at": None,
     }
+
+
+def _moved(replay: Replay, chooser: Chooser, now: datetime, *, claimed: bool) -> dict[str, Any]:
+    """A job behind what was taken: it goes on, waits, is paused or done."""
+    position = replay.position + chooser.taken
+    reason = ""
+    if not claimed and chooser.held_by is not None:
+        reason = held_by(chooser.held_by)
+    elif not claimed and chooser.look_at:
+        reason = replay.reason  # it goes on waiting, until somebody has looked
+    values: dict[str, Any] = {
+        "position": position,
+        "skipped": replay.skipped + len(chooser.skipped),
+        "updated_at": now,
+        "locked_at": now,
+        "reason": reason,
+    }
+    if position >= replay.letters:
+        values |= {"state": ReplayState.DONE.value, "locked_by": None, "locked_at": None}
+    elif chooser.full:
+        values |= _paused(chooser.full, now)
+    return values
 
 
 def _is_ours(replay: Replay, worker: str) -> bool:

@@ -44,6 +44,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    false,
     text,
 )
 
@@ -55,7 +56,7 @@ from redrive.domain.policy import LONGEST_NAME
 from redrive.domain.replay import ReplayState
 from redrive.store.types import LetterId, Moment
 
-REVISION: Final = "0006"
+REVISION: Final = "0007"
 """The newest migration. Revisions are numbers that grow."""
 VERSION_TABLE: Final = "redrive_version"
 
@@ -259,6 +260,7 @@ redrive_replay = Table(
     Column("skipped", Integer, nullable=False),
     Column("locked_by", Text),
     Column("locked_at", Moment),
+    Column("drop_oldest", Boolean, nullable=False, server_default=false()),
     CheckConstraint(one_of("state", ReplayState), name="state"),
     CheckConstraint("(locked_by IS NULL) = (locked_at IS NULL)", name="lock"),
 )

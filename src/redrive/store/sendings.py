@@ -15,8 +15,8 @@ locked; on SQLite a writer is alone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -24,12 +24,12 @@ from sqlalchemy import CTE, ColumnElement, ScalarSelect, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from redrive.domain import metrics
-from redrive.domain.breaker import USUAL, BreakerLimits, held_by
+from redrive.domain.breaker import USUAL, BreakerLimits
 from redrive.domain.letter import Claim, Envelope, Head, Letter, Result
 from redrive.domain.lifecycle import State, require
 from redrive.domain.revival import Decision, LeaveToPerson, Postpone, Send
+from redrive.store.admission import admission_of
 from redrive.store.books import Deltas, book
-from redrive.store.breakers import Gate, gate_of
 from redrive.store.bulk import insert_many
 from redrive.store.changing import (
     UNLOCKED,
@@ -44,6 +44,7 @@ from redrive.store.counts import add_counts
 from redrive.store.details import read_messages
 from redrive.store.digests import body_digest
 from redrive.store.engine import Database
+from redrive.store.fitting import BOUNDLESS, Room
 from redrive.store.id_lists import is_one_of
 from redrive.store.rows import read_letter
 from redrive.store.schema import redrive_attempt, redrive_letter
@@ -96,6 +97,10 @@ class Taken:
     claims: list[Claim]
     left: list[tuple[Letter, str]]
     looked_at: int
+    full: dict[str, str] = field(default_factory=dict)
+    """Queues that would push out others for letters, which stay as they were; and why."""
+    look_at: frozenset[str] = frozenset()
+    """Queues at which somebody has to look first; letters for them are due still."""
 
 
 class Sendings:
@@ -125,10 +130,12 @@ class Sendings:
         vhost: str,
         limit: int,
         decide: Callable[[Letter, datetime, bool], Decision],
+        room: Room = BOUNDLESS,
     ) -> Taken:
         """Look at letters of a vhost that are due, by priority and age. `decide` says what becomes
-        of each, given the time and whether another letter may be a copy of it. What is to be sent
-        has no more bytes than memory should hold; the rest stays due."""
+        of each, given the time and whether another letter may be a copy of it; `room` has what
+        there is room for. What is to be sent has no more bytes than memory should hold; the rest
+        stays due."""
         async with self._database.writing() as connection:
             due_at = await self._clock.now(connection)
             letters = await _lock_due(connection, vhost, due_at, limit)
@@ -138,7 +145,7 @@ class Sendings:
             now = await self._clock.now(connection)
             copied = await copied_of(connection, [letter.id for letter in letters])
             decided = [(letter, decide(letter, now, letter.id in copied)) for letter in letters]
-            gate = await gate_of(connection, _gated(decided), now, self._limits)
+            admission = await admission_of(connection, decided, now, self._limits, room)
             changes = Changes(connection, now, worker)
             orders: list[Order] = []
             left: list[tuple[Letter, str]] = []
@@ -149,16 +156,9 @@ class Sendings:
                     if orders and size > MOST_BYTES:
                         break
                 looked_at += 1
-                match decision := await _admitted(gate, letter, wanted):
+                match decision := await admission.of(letter, wanted):
                     case Send():
-                        orders.append(
-                            Order(
-                                letter=letter,
-                                strategy=decision.strategy,
-                                queue=decision.queue,
-                                exchange=decision.exchange,
-                            )
-                        )
+                        orders.append(_order(letter, decision))
                     case Postpone():
                         _postpone(changes, letter, decision)
                     case LeaveToPerson():
@@ -166,7 +166,8 @@ class Sendings:
                         changes.become(letter, State.MANUAL, decision.reason, strategy="manual")
             await changes.flush()
             claims = await claim(connection, orders, worker, now)
-        return Taken(claims, left, looked_at)
+        fitting = admission.fitting
+        return Taken(claims, left, looked_at, fitting.full, frozenset(fitting.look_at))
 
     async def record(
         self, worker: str, outcomes: Sequence[Outcome], *, verdict_after: timedelta
@@ -271,26 +272,12 @@ async def _lock_those_due(
     return [read_letter(row) for row in (await connection.execute(query)).mappings()]
 
 
-def _gated(decided: Iterable[tuple[Letter, Decision]]) -> set[tuple[str, str]]:
-    """The places that letters go to only if the breaker there admits them."""
-    return {
-        (letter.vhost, decision.queue)
-        for letter, decision in decided
-        if isinstance(decision, Send) and decision.gated and decision.queue is not None
-    }
-
-
-async def _admitted(gate: Gate, letter: Letter, decision: Decision) -> Decision:
-    if not isinstance(decision, Send) or not decision.gated or decision.queue is None:
-        return decision
-    answer = await gate.admit((letter.vhost, decision.queue))
-    if answer.admitted:
-        return decision
-    return Postpone(
-        at=answer.again_at,
+def _order(letter: Letter, decision: Send) -> Order:
+    return Order(
+        letter=letter,
         strategy=decision.strategy,
-        reason=held_by(decision.queue),
-        noted=False,
+        queue=decision.queue,
+        exchange=decision.exchange,
     )
 
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from redrive.amqp import Connection
 from redrive.broker.live import SpareChannel, can_exist, live_exchange, live_queue
 from redrive.broker.management import Management
-from redrive.broker.room import least
+from redrive.broker.room import DROP_OLDEST, least
 from redrive.broker.routing import is_routed
 from redrive.broker.topology import return_key
 from redrive.domain.durations import format_duration
@@ -43,6 +43,8 @@ class Look:
 
     destination: Destination
     expected: Expected
+    drop_oldest: bool = False
+    """Whether it may push out its oldest messages for what goes there."""
     exists: bool | None = None
     """None where it cannot be told; likewise below."""
     ready: int | None = None
@@ -83,9 +85,11 @@ class DestinationLook:
         self._return_exchange = return_exchange
         self._own_queues = own_queues
 
-    async def look(self, destination: Destination, expected: Expected) -> Look:
+    async def look(
+        self, destination: Destination, expected: Expected, *, drop_oldest: bool = False
+    ) -> Look:
         """Raises `BrokerError` only if the broker is lost."""
-        look = Look(destination, expected)
+        look = Look(destination, expected, drop_oldest)
         if destination.queue is not None:
             await self._queue(look, destination.queue)
         else:
@@ -154,9 +158,14 @@ class DestinationLook:
         letters = beyond if what == "messages" else None
         if look.overflow in _REFUSES:
             look.refuse(f"it has room for {room:,} more {what} and refuses the rest", letters)
+        elif look.drop_oldest:
+            look.warnings.append(
+                f"it has room for {room:,} more {what}, and drops its oldest messages for the rest"
+            )
         else:
             look.refuse(
-                f"it has room for {room:,} more {what}, and drops its oldest messages for the rest",
+                f"it has room for {room:,} more {what}, and would drop its oldest messages for the"
+                f" rest: the replay pauses there, unless given {DROP_OLDEST}",
                 letters,
             )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -170,34 +170,23 @@ class QueueSite:
         if found is None:
             made = {"arguments": {}, "durable": True, "auto_delete": False}
             found = {"name": queue, "type": kind or "classic", **made}
-        limit = (await self._length_limits([found], foresee=foresee)).get(queue)
-        return None if limit is None else await self._room(queue, limit)
+        limit = (await _length_limits(self.management, [found], foresee=foresee)).get(queue)
+        return None if limit is None else await self.room_of(queue, limit)
 
     async def rooms(self, *, foresee: bool = False) -> Rooms:
         """The same of every queue that has a limit, of each when it is asked for."""
         limits = {}
         if self.management is not None:
             found = await self.management.queues(*_COLUMNS)
-            limits = await self._length_limits(found, foresee=foresee)
-        return Rooms(limits, self._room)
+            limits = await _length_limits(self.management, found, foresee=foresee)
+        return Rooms(limits, self.room_of)
 
     def told_of_room(self, moved: int) -> list[str]:
         """What is to be said where so many messages were moved, and nobody knows of room."""
         return [NOBODY_TELLS_OF_ROOM] if moved > 0 and self.management is None else []
 
-    async def _length_limits(
-        self, queues: Iterable[dict[str, Any]], *, foresee: bool
-    ) -> dict[str, LengthLimit]:
-        assert self.management is not None
-        policies = await Policies.read(self.management)
-        limits = {found["name"]: _length_limit(policies.as_it_may_be(found)) for found in queues}
-        return {
-            queue: limit
-            for queue, limit in limits.items()
-            if limit is not None and (foresee or not limit.refuses)
-        }
-
-    async def _room(self, queue: str, limit: LengthLimit) -> Room:
+    async def room_of(self, queue: str, limit: LengthLimit) -> Room:
+        """What fits into a queue whose limit is known."""
         ready = await self._ready(queue)
         size: int | None = 0
         if limit.size is not None and ready:
@@ -254,6 +243,31 @@ class QueueSite:
         channel = await self.connection.channel()
         await channel.declare_queue(queue, arguments=dict(arguments))
         await channel.close()
+
+
+async def limits_of(
+    management: Management, queues: Collection[str] | None = None
+) -> dict[str, LengthLimit]:
+    """Of these queues, by default all, those that push out others when they are full. Raises
+    `ManagementError`."""
+    if queues is None:
+        found = await management.queues(*_COLUMNS)
+    else:
+        asked = await asyncio.gather(*(management.queue(each) for each in queues))
+        found = [each for each in asked if each is not None]
+    return await _length_limits(management, found, foresee=False)
+
+
+async def _length_limits(
+    management: Management, queues: Iterable[dict[str, Any]], *, foresee: bool
+) -> dict[str, LengthLimit]:
+    policies = await Policies.read(management)
+    limits = {found["name"]: _length_limit(policies.as_it_may_be(found)) for found in queues}
+    return {
+        queue: limit
+        for queue, limit in limits.items()
+        if limit is not None and (foresee or not limit.refuses)
+    }
 
 
 def _length_limit(as_it_may_be: Iterable[dict[str, Any]]) -> LengthLimit | None:

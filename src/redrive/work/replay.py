@@ -10,7 +10,8 @@ What it guarantees, beside what the Sender does:
 - Where letters keep their order, one that is refused or in doubt stops the job: none overtakes it,
   and the job begins with it when it is resumed.
 - A queue that is full, or down, pauses the job: what it did not take is as it was before, and first
-  when the job is resumed.
+  when the job is resumed. So does one that would push out its oldest messages for the next letter,
+  as far as is known (`room_ahead.py`) and unless that was ordered: such a letter is not claimed.
 - The connection lost: the job goes back to the first letter that was not sent for want of it, and
   `ConnectionLost` is raised, so that it goes on there when the broker is back.
 """
@@ -31,13 +32,16 @@ from redrive.domain.breaker import held_by
 from redrive.domain.letter import Claim, Head, Letter, Result
 from redrive.domain.lifecycle import State
 from redrive.domain.replay import Destination, Replay
+from redrive.domain.revival import FULL_AGAIN
 from redrive.errors import ConnectionLost
+from redrive.store.fitting import BOUNDLESS
 from redrive.store.replays import Batch, Replays
 from redrive.store.sendings import Outcome
 from redrive.work.ordering import Key, in_waves, read_ordering
 from redrive.work.pace import Rate
+from redrive.work.room_ahead import RoomAhead
 from redrive.work.sender import Sender, Sent
-from redrive.work.worker import FULL_AGAIN, log_sent, record_patiently
+from redrive.work.worker import log_sent, record_patiently
 
 log = structlog.get_logger()
 
@@ -79,8 +83,10 @@ class ReplayRunner:
         lease: timedelta,
         on_progress: Callable[[Progress], None] = lambda _: None,
         waits: bool = True,
+        room: RoomAhead | None = None,
     ) -> None:
-        """`waits`: it waits for breakers, instead of leaving the job to whoever takes it next."""
+        """`waits`: it waits for breakers, instead of leaving the job to whoever takes it next.
+        `room`: what there is room for; None if that does not matter."""
         self._id = worker_id
         self._replays = replays
         self._sender = sender
@@ -88,6 +94,7 @@ class ReplayRunner:
         self._stopping = stopping
         self._on_progress = on_progress
         self._waits = waits
+        self._room = room
         self._renew = min(_RENEW, lease.total_seconds() / 3)
         self._log = log.bind(worker=worker_id)
 
@@ -113,7 +120,9 @@ class ReplayRunner:
             most = replay.batch_size // 2
 
         def take() -> Awaitable[Batch]:
-            return self._replays.take_batch(replay, self._id, destination_of, most=most)
+            return self._replays.take_batch(
+                replay, self._id, destination_of, most=most, room=self._room or BOUNDLESS
+            )
 
         if in_halves:
             await self._run_in_halves(replay, take, progress)
@@ -184,17 +193,30 @@ class ReplayRunner:
                 return
 
     async def _may_go_on(self, replay: Replay, batch: Batch, progress: Progress) -> bool:
-        """Wait where a breaker holds the rest; False if the job is left to another instead."""
-        if batch.held_by is None or batch.claims:
+        """Wait where a breaker holds the rest, or where nobody knows whether there is room for it;
+        False if the job is left to another instead."""
+        if batch.claims:
+            return True
+        if batch.look_at and self._room is not None:  # nothing is under way that it would miss
+            looking = self._room.look(batch.look_at)
+            await self._until(looking, replay, progress, "it is not known yet what its queues hold")
+        if batch.held_by is None:
             return True
         if self._waits:
             await self._wait_for_breaker(replay, batch, progress)
         return self._waits
 
     async def _until_ready(self, replay: Replay, progress: Progress) -> bool:
-        """Wait until the broker takes messages, with a sign of life now and then; False if it is
-        time to stop. Nothing is claimed before."""
-        waiting = asyncio.ensure_future(self._sender.ready())
+        """Wait until the broker takes messages; False if it is time to stop. Nothing is claimed
+        before."""
+        ready = self._sender.ready()
+        return await self._until(ready, replay, progress, "the broker takes nothing for now")
+
+    async def _until(
+        self, what: Coroutine[Any, Any, None], replay: Replay, progress: Progress, waits_for: str
+    ) -> bool:
+        """Wait for something, with a sign of life now and then; False if it is time to stop."""
+        waiting = asyncio.ensure_future(what)
         stopped = asyncio.ensure_future(self._stopping.wait())
         both = (waiting, stopped)
         try:
@@ -206,9 +228,9 @@ class ReplayRunner:
                     waiting.result()
                 if done:
                     return stopped not in done
-                progress.waits_for = "the broker takes nothing for now"
+                progress.waits_for = waits_for
                 self._on_progress(progress)
-                if not await self._replays.renew(replay.id, self._id, progress.waits_for):
+                if not await self._replays.renew(replay.id, self._id, waits_for):
                     return True  # it is not ours any more, as the next batch will tell
         finally:
             for task in both:

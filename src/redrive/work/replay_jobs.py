@@ -18,6 +18,7 @@ from redrive.errors import BrokerError, OrderRefused, StoreError
 from redrive.store.replays import Replays
 from redrive.work.destinations import destinations
 from redrive.work.replay import ReplayRunner
+from redrive.work.room_ahead import RoomAhead
 from redrive.work.sender import Sender
 
 log = structlog.get_logger()
@@ -38,7 +39,9 @@ class ReplayJobs:
         *,
         lease: timedelta,
         verdict_after: timedelta,
+        make_room: Callable[[], RoomAhead] | None = None,
     ) -> None:
+        """`make_room`: makes what knows of room in queues; None if that does not matter."""
         self._id = worker_id
         self._vhost = vhost
         self._replays = replays
@@ -46,6 +49,7 @@ class ReplayJobs:
         self._policies = policies
         self._lease = lease
         self._verdict_after = verdict_after
+        self._make_room = make_room
         self._stopping = asyncio.Event()
         self._outage = ""
 
@@ -70,6 +74,8 @@ class ReplayJobs:
                 await asyncio.wait_for(self._stopping.wait(), _LOOK_EVERY)
 
     async def _run(self, replay: Replay) -> None:
+        room = None if self._make_room is None else self._make_room()
+
         async def session() -> None:
             sender = self._make_sender()
             try:
@@ -82,6 +88,7 @@ class ReplayJobs:
                     stopping=self._stopping,
                     lease=self._lease,
                     waits=False,
+                    room=room,
                 )
                 redirect = read_destination(replay.destination) if replay.destination else None
                 try:
@@ -93,7 +100,13 @@ class ReplayJobs:
             finally:
                 sender.abort()
 
-        await supervise(session, on_lost=lambda error, _: self._say(error), stopping=self._stopping)
+        try:
+            await supervise(
+                session, on_lost=lambda error, _: self._say(error), stopping=self._stopping
+            )
+        finally:
+            if room is not None:
+                room.close()
         await self._replays.release(replay.id, self._id)
         log.info("replay.left", replay=replay.id)
 

@@ -35,6 +35,7 @@ class PreviewOrder:
     limit: int | None = None
     ordered: bool = False
     doubtful: bool = False
+    drop_oldest: bool = False
     destination_of: Callable[[Letter], Destination | None]
 
 
@@ -100,7 +101,7 @@ class ReplayPreview:
                     _expect(expected.setdefault(destination, Expected()), prospect.letter)
         waits = await self._breakers_that_hold(order.vhost, now)
         for destination, what in expected.items():
-            look = await self.at.look(destination, what)
+            look = await self.at.look(destination, what, drop_oldest=order.drop_oldest)
             if destination.queue in waits:
                 look.hold(waits[destination.queue])
             preview.destinations.append(look)

@@ -85,6 +85,7 @@ def replay_document(replay: Replay) -> dict[str, Any]:
         "rate": replay.rate,
         "doubtful": replay.doubtful,
         "orderedBy": replay.ordered_by,
+        "dropOldest": replay.drop_oldest,
         "letters": replay.letters,
         "position": replay.position,
         "skipped": replay.skipped,

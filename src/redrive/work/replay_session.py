@@ -29,6 +29,7 @@ from redrive.work.destinations import destinations
 from redrive.work.move import assure_return_exchange
 from redrive.work.replay import Progress, ReplayRunner
 from redrive.work.replay_report import Report, report_of
+from redrive.work.room_ahead import RoomAhead
 from redrive.work.sender import Sender
 
 log = structlog.get_logger()
@@ -45,6 +46,7 @@ class ReplaySession:
     replays: Replays
     looks: ReplayLooks
     make_sender: Callable[[], Sender]
+    make_room: Callable[[], RoomAhead]
     connect: Callable[[str], Awaitable[Connection]]
     return_exchange: str
     policies: PolicyBook
@@ -60,10 +62,26 @@ class ReplaySession:
         on_lost: OnLost,
     ) -> Report:
         """Run a job that is ours until it ends or it is time to stop; how it stands then."""
-        progress = Progress()
+        progress, room = Progress(), self.make_room()
 
         async def session() -> None:
-            await self._session(replay_id, stopping, progress, on_progress)
+            sender = self.make_sender()
+            try:
+                await sender.open()
+                runner = ReplayRunner(
+                    self.worker_id,
+                    self.replays,
+                    sender,
+                    verdict_after=self.verdict_after,
+                    stopping=stopping,
+                    lease=self.lease,
+                    on_progress=on_progress,
+                    room=room,
+                )
+                await self._run(runner, replay_id, progress)
+                await sender.close()
+            finally:
+                sender.abort()
 
         try:
             await supervise(session, on_lost=on_lost, stopping=stopping)
@@ -75,6 +93,8 @@ class ReplaySession:
             with contextlib.suppress(StoreError):
                 await self.replays.release(replay_id, self.worker_id)
             raise
+        finally:
+            room.close()
 
     async def _report(self, replay_id: str, progress: Progress) -> Report:
         found = await self.replays.get(replay_id)
@@ -83,36 +103,15 @@ class ReplaySession:
         report = await report_of(self.replays, self.looks, found)
         return replace(report, left_out=progress.left_out, keyless=progress.keyless)
 
-    async def _session(
-        self,
-        replay_id: str,
-        stopping: asyncio.Event,
-        progress: Progress,
-        on_progress: Callable[[Progress], None],
-    ) -> None:
-        sender = self.make_sender()
+    async def _run(self, runner: ReplayRunner, replay_id: str, progress: Progress) -> None:
         try:
-            await sender.open()
-            try:
-                replay = await self.replays.begin(replay_id, self.worker_id, self.lease)
-            except OrderRefused:
-                return  # paused, cancelled or taken over while the broker was away
-            redirect = read_destination(replay.destination) if replay.destination else None
-            if redirect is None or redirect.queue is not None:
-                await self._assure_way_back()
-            runner = ReplayRunner(
-                self.worker_id,
-                self.replays,
-                sender,
-                verdict_after=self.verdict_after,
-                stopping=stopping,
-                lease=self.lease,
-                on_progress=on_progress,
-            )
-            await runner.run(replay, destinations(lambda: self.policies, redirect), progress)
-            await sender.close()
-        finally:
-            sender.abort()
+            replay = await self.replays.begin(replay_id, self.worker_id, self.lease)
+        except OrderRefused:
+            return  # paused, cancelled or taken over while the broker was away
+        redirect = read_destination(replay.destination) if replay.destination else None
+        if redirect is None or redirect.queue is not None:
+            await self._assure_way_back()
+        await runner.run(replay, destinations(lambda: self.policies, redirect), progress)
 
     async def _assure_way_back(self) -> None:
         """Make the return exchange where it is missing. Who may not is told so by each letter."""

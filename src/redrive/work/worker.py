@@ -7,6 +7,8 @@ What it guarantees:
   the return exchange is missing, until that is back: a mistake in the topology fails no letter.
 - What was claimed is sent and recorded, or its lease ends and it is in doubt (`sender.py`).
 - While the store is away, what was sent is recorded as soon as it is back, within the lease.
+- A letter for which its queue would push out its oldest messages, as far as is known
+  (`room_ahead.py`), stays pending, and is looked at again in a minute; that counts as no revival.
 
 Any number of workers may run: a letter is claimed by one of them.
 """
@@ -29,13 +31,15 @@ from redrive.domain.backoff import Backoff
 from redrive.domain.letter import Head, Letter, Result
 from redrive.domain.lifecycle import State
 from redrive.domain.replay import Destination
-from redrive.domain.revival import Decision, LeaveToPerson, Postpone, Send
+from redrive.domain.revival import FULL_AGAIN, Decision, LeaveToPerson, Postpone, Send
 from redrive.domain.strategy import CONDITIONS_AGAIN, Rules, Strategy, Timetable
 from redrive.errors import BrokerError, StoreError
 from redrive.events import Events, LetterChanged
-from redrive.store.sendings import Outcome, Sendings
+from redrive.store.fitting import BOUNDLESS
+from redrive.store.sendings import Outcome, Sendings, Taken
 from redrive.tally import Tally
 from redrive.work.conditions import Conditions
+from redrive.work.room_ahead import RoomAhead
 from redrive.work.sender import Sender, Sent
 
 log = structlog.get_logger()
@@ -44,8 +48,6 @@ _CONDITIONS_HOLD: Final = 5.0
 """Seconds for which a look at the conditions is good."""
 _RECORD_FOR: Final = 30.0
 """Seconds for which recording is tried while the store is away; then the lease tells."""
-FULL_AGAIN: Final = timedelta(minutes=1)
-"""When a letter is tried again whose queue was full or down."""
 _LOOK_FOR_WAY: Final = 5.0
 """Seconds between two looks for the return exchange while it is missing."""
 
@@ -79,8 +81,10 @@ class Worker:
         events: Events | None = None,
         tally: Tally | None = None,
         on_ready: Callable[[], None] | None = None,
+        make_room: Callable[[], RoomAhead] | None = None,
     ) -> None:
-        """`on_ready` hears of every time that it has a connection to send by."""
+        """`on_ready` hears of every time that it has a connection to send by. `make_room` makes
+        what knows of room in queues; None if that does not matter."""
         self.id = worker_id
         self._vhost = vhost
         self._sendings = sendings
@@ -96,6 +100,8 @@ class Worker:
         self._events = events or Events()
         self._tally = tally or Tally()
         self._on_ready = on_ready or (lambda: None)
+        self._room = None if make_room is None else make_room()
+        self._full: set[str] = set()  # queues that were said to be
         self._stopping = asyncio.Event()
         self._woken = asyncio.Event()
         self._unmet: list[str] = []
@@ -114,7 +120,11 @@ class Worker:
 
     async def run(self) -> None:
         """Revive until `stop`, through every loss of the broker and the store."""
-        await supervise(self._session, on_lost=self._on_lost, stopping=self._stopping)
+        try:
+            await supervise(self._session, on_lost=self._on_lost, stopping=self._stopping)
+        finally:
+            if self._room is not None:
+                self._room.close()
 
     def _on_lost(self, error: BrokerError, delay: timedelta) -> None:
         self._tally.count(metrics.RECONNECTS, "worker")
@@ -179,7 +189,9 @@ class Worker:
     async def round(self, sender: Sender) -> int:
         """Look at one batch of letters that are due; how many those were."""
         await self._look_at_conditions(sender)
-        taken = await self._sendings.take_due(self.id, self._vhost, self._batch, self._decide)
+        taken = await self._sendings.take_due(
+            self.id, self._vhost, self._batch, self._decide, self._room or BOUNDLESS
+        )
         for letter, reason in taken.left:
             self._events.tell(LetterChanged(letter, State.MANUAL, reason))
             self._log.info(
@@ -197,7 +209,21 @@ class Worker:
             if any(each.no_way for each in sent):
                 remedy = "run 'redrive topology apply'"
                 self._log.warning("worker.return_exchange_missing", remedy=remedy)
+        await self._look_for_room(taken)
         return taken.looked_at
+
+    async def _look_for_room(self, taken: Taken) -> None:
+        """Whatever was claimed has been sent: nothing is under way that a look would miss."""
+        for queue in taken.full.keys() - self._full:
+            remedy = "make room in it, raise its limit, or have it refuse (reject-publish)"
+            self._log.warning(
+                "worker.queue_full", queue=queue, reason=taken.full[queue], remedy=remedy
+            )
+        self._full |= taken.full.keys()
+        sent_to = {claim.queue for claim in taken.claims if claim.queue is not None}
+        self._full -= sent_to - taken.full.keys() - taken.look_at
+        if taken.look_at and self._room is not None:
+            await self._room.look(taken.look_at)
 
     # Deciding
 

@@ -113,6 +113,7 @@ function Plan({ replay }: { replay: ReplayReport }) {
     ["Batches", `${counted(replay.batchSize, "letter")} each, ${pace}`],
     ["Doubtful letters", replay.doubtful ? "go too" : "are left out"],
     ["Order", replay.orderedBy ? `kept by ${replay.orderedBy}` : "oldest first"],
+    ["Full queues", replay.dropOldest ? "may drop their oldest messages" : "pause it"],
     ["Run by", replay.lockedBy ?? "nobody now"],
     ["Last change", <Time at={replay.updatedAt} />],
     ["Id", <code>{replay.id}</code>],
