@@ -400,8 +400,11 @@ def test_on_a_terminal_more_than_one_letter_is_asked_about(
 def test_what_fails_while_the_question_is_read_is_not_sent_with_the_others(
     site: Replaying, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Of one that is stored late, as by another collector, the id is older than those of others.
+    stored_late = dead("stored late")
+
     def read_and_say_yes(*_: object, **__: object) -> bool:
-        site.add(dead("meanwhile"))
+        site.add(stored_late, dead("meanwhile"))
         return True
 
     site.add(dead("a"), dead("b"))

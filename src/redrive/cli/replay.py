@@ -35,7 +35,6 @@ from redrive.cli.replaying import (
 )
 from redrive.domain.durations import parse_duration
 from redrive.domain.filter_words import described
-from redrive.domain.filters import Filters
 from redrive.domain.ids import letter_id
 from redrive.domain.replay import (
     BATCH_SIZE,
@@ -50,7 +49,7 @@ from redrive.work.replay_report import replay_document
 
 if TYPE_CHECKING:
     from redrive.settings import Settings
-    from redrive.work.replay_session import ReplaySession
+    from redrive.work.replay_session import ReplaySession, Which
 
 app = single("replay")
 
@@ -155,15 +154,15 @@ def replay(  # noqa: PLR0913  (each is an option)
         return
     made: Replay | None = None
     with nothing_sent_if_interrupted():
-        filters, asked = _prepare(settings, asked, asks=asks and is_somebody_there())
+        which = _prepare(settings, asked, asks=asks and is_somebody_there())
         if detach:
-            made = runtime.run_async(_detach(settings, asked, filters))
+            made = runtime.run_async(_detach(settings, asked, which))
     if detach:
         _show_detached(made, invocation.output)
         return
 
     async def take(session: ReplaySession, _stopping: asyncio.Event) -> Replay | None:
-        return await _create(settings, session.replays, asked, filters, session.worker_id)
+        return await _create(settings, session.replays, asked, which, session.worker_id)
 
     ended = runtime.run_async(run_here(settings, take))
     if ended is None:
@@ -187,22 +186,21 @@ def _pause(text: str | None, rate: str | None) -> float:
 # Before anything is sent
 
 
-def _prepare(settings: Settings, asked: Asked, *, asks: bool) -> tuple[Filters, Asked]:
-    """What may be sent. Where somebody was asked, no more letters than they said yes to, and none
-    that came while they read the question."""
-    filters, going = runtime.run_async(_look(settings, asked, count=asks))
+def _prepare(settings: Settings, asked: Asked, *, asks: bool) -> Which:
+    """What may be sent. Where somebody may be asked, the letters that matched before they were:
+    none that came to match while they read the question."""
+    which, going = runtime.run_async(_look(settings, asked, asks=asks))
     if going.total() > 1:
         ask(question(going))
-        asked = replace(asked, selection=replace(asked.selection, limit=going.total()))
-    return filters, asked
+    return which
 
 
 async def _look(
-    settings: Settings, asked: Asked, *, count: bool
-) -> tuple[Filters, Counter[Destination | None]]:
-    """The filters with whole ids, and how many letters go where, if that matters. The command ends
-    if an id is none, nothing matches, or the system is not well; in this order, so that who asks
-    for what there is not hears that at any time."""
+    settings: Settings, asked: Asked, *, asks: bool
+) -> tuple[Which, Counter[Destination | None]]:
+    """What may be sent, and how many letters go where, if that matters. The command ends if an id
+    is none, nothing matches, or the system is not well; in this order, so that who asks for what
+    there is not hears that at any time."""
     async with runtime.store(settings) as store:
         filters = await asked.filters(store.letters)
         vhost = runtime.addresses(settings)[0].vhost
@@ -213,16 +211,16 @@ async def _look(
             await runtime.require_broker(settings)
         else:
             require_health(await runtime.unmet_conditions(settings, store))
-        going: Counter[Destination | None] = Counter()
-        if count:
-            policies = await runtime.policy_book(settings)
-            to = destinations(lambda: policies, asked.order.destination)
-            origins = await looks.origins(vhost, filters, limit=asked.selection.limit)
-            for each in origins:
-                going[to(each)] += each.letters
-            newest = max((each.newest for each in origins), default=filters.created_until)
-            filters = replace(filters, created_until=newest)
-        return filters, going
+        if not asks:
+            return filters, Counter()
+        policies = await runtime.policy_book(settings)
+        return await looks.listed(
+            vhost,
+            filters,
+            destinations(lambda: policies, asked.order.destination),
+            limit=asked.selection.limit,
+            ordered=asked.order.ordered_by is not None,
+        )
 
 
 def question(going: Counter[Destination | None]) -> str:
@@ -257,7 +255,7 @@ class Creates(Protocol):
         self,
         replay_id: str,
         vhost: str,
-        filters: Filters,
+        which: Which,
         order: ReplayOrder,
         *,
         limit: int | None = None,
@@ -266,21 +264,21 @@ class Creates(Protocol):
 
 
 async def _create(
-    settings: Settings, replays: Creates, asked: Asked, filters: Filters, worker: str | None
+    settings: Settings, replays: Creates, asked: Asked, which: Which, worker: str | None
 ) -> Replay | None:
     return await replays.create(
         letter_id(datetime.now(UTC), secrets.randbits(74)),
         runtime.addresses(settings)[0].vhost,
-        filters,
+        which,
         asked.order,
         limit=asked.selection.limit,
         worker=worker,
     )
 
 
-async def _detach(settings: Settings, asked: Asked, filters: Filters) -> Replay | None:
+async def _detach(settings: Settings, asked: Asked, which: Which) -> Replay | None:
     async with runtime.store(settings) as store:
-        return await _create(settings, store.replays, asked, filters, None)
+        return await _create(settings, store.replays, asked, which, None)
 
 
 def _show_detached(made: Replay | None, output: Output) -> None:

@@ -1,4 +1,5 @@
-"""A list of letters, made at one moment, to decide on: which they were, and in which states.
+"""A list of letters, made at one moment, to decide on or to send: which they were, and in which
+states.
 
 Seventeen bytes a letter, so that a list of a million letters is no burden.
 """
@@ -43,10 +44,10 @@ class Listed:
         self._ids += to_octets(letter_id)
         self._states.append(_NUMBERS[status])
 
-    def chunks(self) -> Iterator[Still]:
+    def chunks(self, at_once: int = _AT_ONCE) -> Iterator[Still]:
         """The letters in the order in which they were listed, some at a time."""
-        for start in range(0, len(self), _AT_ONCE):
-            states = self._states[start : start + _AT_ONCE]
+        for start in range(0, len(self), at_once):
+            states = self._states[start : start + at_once]
             ids = self._ids[start * _OCTETS : (start + len(states)) * _OCTETS]
             yield Still(
                 self._filters,

@@ -7,7 +7,7 @@ again when it takes it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -17,9 +17,10 @@ from sqlalchemy import ColumnElement, and_, func, or_, select
 
 from redrive.domain.filters import Filters, Page
 from redrive.domain.letter import Letter, Result
-from redrive.domain.replay import Replay, why_not
+from redrive.domain.replay import Destination, Replay, why_not
 from redrive.errors import CursorRefused
 from redrive.store.engine import Database
+from redrive.store.listed import Listed
 from redrive.store.replay_choice import in_doubt_of
 from redrive.store.replays import Replays, last_of_replay
 from redrive.store.rows import read_letter
@@ -32,6 +33,7 @@ from redrive.store.schema import (
 from redrive.store.sendings import copied_of
 
 _AT_ONCE: Final = 500
+_LISTED_AT_ONCE: Final = 10_000
 WALKED: Final = 5_000
 
 
@@ -45,14 +47,11 @@ class Prospect:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where some letters failed, and how many."""
+    """Where letters failed."""
 
     queue: str | None
     exchange: str
     routing_key: str
-    letters: int
-    newest: datetime
-    """When the last of them was collected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,19 +83,32 @@ class ReplayLooks:
             query = select(func.count()).select_from(ids)
             return int((await connection.execute(query)).scalar_one())
 
-    async def origins(self, vhost: str, filters: Filters, *, limit: int | None) -> list[Origin]:
-        """Where the letters failed that a replay would come to."""
+    async def listed(
+        self,
+        vhost: str,
+        filters: Filters,
+        destination_of: Callable[[Origin], Destination | None],
+        *,
+        limit: int | None,
+        ordered: bool,
+    ) -> tuple[Listed, Counter[Destination | None]]:
+        """The letters that a replay would come to now, in its order, and how many of them would go
+        where. What comes to match later is not among them."""
         letter = redrive_letter.c
-        chosen = self._replays.chosen(vhost, filters, limit=limit)
-        found = chosen.with_only_columns(
-            letter.queue, letter.exchange, letter.routing_key, letter.created_at
-        ).subquery()
-        place = (found.c.queue, found.c.exchange, found.c.routing_key)
-        newest = func.max(found.c.created_at)
-        query = select(*place, func.count(), newest).group_by(*place)
+        place = (letter.queue, letter.exchange, letter.routing_key)
+        chosen = self._replays.chosen(vhost, filters, limit=limit, ordered=ordered)
+        query = chosen.with_only_columns(letter.id, letter.status, *place)
+        listed = Listed(filters)
+        going: Counter[Destination | None] = Counter()
         async with self._database.reading() as connection:
-            rows = (await connection.execute(query)).all()
-        return [Origin(*row) for row in rows]
+            rows = await connection.stream(query)
+            async for some in rows.partitions(_LISTED_AT_ONCE):
+                for row in some:
+                    listed.add(row.id, row.status)
+                origins = Counter((row.queue, row.exchange, row.routing_key) for row in some)
+                for origin, letters in origins.items():
+                    going[destination_of(Origin(*origin))] += letters
+        return listed, going
 
     async def prospects(
         self,

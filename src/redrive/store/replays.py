@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, exists, func, insert, literal, or_, select, update
+from sqlalchemy import ColumnElement, Select, exists, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from redrive.domain import metrics
@@ -38,7 +39,9 @@ from redrive.store.cursors import read_cursor
 from redrive.store.details import not_sent_since
 from redrive.store.engine import Database
 from redrive.store.fitting import BOUNDLESS, Room
+from redrive.store.listed import Listed
 from redrive.store.replay_choice import Chooser
+from redrive.store.replay_list import list_listed, list_matching
 from redrive.store.resolving import await_resolving
 from redrive.store.schema import (
     redrive_attempt,
@@ -100,31 +103,25 @@ class Replays:
         self,
         replay_id: str,
         vhost: str,
-        filters: Filters,
+        which: Filters | Listed,
         order: ReplayOrder,
         *,
         limit: int | None = None,
         worker: str | None = None,
     ) -> Replay | None:
-        """A job for the letters that match, oldest first; None if there are none, `CountChanged`
-        if there are not as many as the order says. `worker`: the process that runs it, so that no
-        other takes it first."""
+        """A job for the letters that match, oldest first, up to a limit; or for those that were
+        listed, as far as they match yet. None if there are none, `CountChanged` if there are not
+        as many as the order says. `worker`: the process that runs it, so that no other takes it
+        first."""
         now = await await_resolving(self._database, self._clock)
         async with self._database.writing() as connection:
-            chosen = self.chosen(vhost, filters, limit=limit, ordered=order.ordered_by is not None)
-            first = _LETTER.first_failed_at if order.ordered_by is not None else _LETTER.id
-            numbered = chosen.with_only_columns(
-                literal(replay_id, redrive_replay_letter.c.replay_id.type),
-                func.row_number().over(order_by=[first, _LETTER.id]) - 1,
-                _LETTER.id,
-            )
-            await connection.execute(
-                insert(redrive_replay_letter).from_select(
-                    ["replay_id", "position", "letter_id"], numbered
-                )
-            )
-            listed = select(func.count()).where(_ITEM.replay_id == replay_id)
-            letters: int = (await connection.execute(listed)).scalar_one()
+            ordered = order.ordered_by is not None
+            if isinstance(which, Filters):
+                chosen = self.chosen(vhost, which, limit=limit, ordered=ordered)
+                letters = await list_matching(connection, replay_id, chosen, ordered=ordered)
+            else:
+                choose = partial(self.chosen, vhost, limit=None)
+                letters = await list_listed(connection, replay_id, which, choose, ordered=ordered)
             if order.letters is not None and order.letters != letters:
                 raise CountChanged(order.letters, letters)
             if not letters:

@@ -20,9 +20,11 @@ import structlog
 
 from redrive.amqp import Connection
 from redrive.amqp.supervision import OnLost, supervise
+from redrive.domain.filters import Filters
 from redrive.domain.policy import PolicyBook
 from redrive.domain.replay import Replay, ReplayState, read_destination
 from redrive.errors import BrokerError, ConnectionLost, OrderRefused, StoreError
+from redrive.store.listed import Listed
 from redrive.store.replay_looks import ReplayLooks
 from redrive.store.replays import Replays
 from redrive.work.destinations import destinations
@@ -36,6 +38,9 @@ log = structlog.get_logger()
 
 INTERRUPTED: Final = "interrupted by its user"
 _LOOK_EVERY: Final = 0.25
+
+Which = Filters | Listed
+"""What a job is made for: the letters that match by then, or those that were listed before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
