@@ -85,6 +85,37 @@ async def test_many_searches_at_once_leave_connections_for_everybody_else(
     gc.collect()  # here, where the warning is known
 
 
+@pytest.mark.filterwarnings("ignore:.*was deleted while still open:ResourceWarning")
+async def test_an_edit_that_was_given_up_while_it_searched_is_carried_out_when_it_is_sent_again(
+    server: Server, database: str
+) -> None:
+    edit = {"filter": {"search": "Order"}, "count": 1, "setHeaders": {"mended": "yes"}}
+    key = {"Idempotency-Key": "given-up"}
+    async with server.client() as client:
+        async with endless_searches(database) as looking:
+            asked = asyncio.create_task(client.post(f"{V1}/letters/edit", json=edit, headers=key))
+
+            async def begun() -> bool:
+                return await under_way(looking) == 1
+
+            async def ended() -> bool:
+                return await under_way(looking) == 0
+
+            await eventually_async(begun, what="the search is under way")
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
+            await eventually_async(ended, what="the search is given up")
+
+        async def answered() -> httpx.Response | None:
+            again = await client.post(f"{V1}/letters/edit", json=edit, headers=key)
+            return None if again.status_code == 409 else again  # it is being given up yet
+
+        again = await eventually_async(answered, what="the edit is not under way any more")
+    assert again is not None
+    assert (again.status_code, again.json().get("edited")) == (200, 1)
+    gc.collect()  # here, where the warning is known
+
+
 async def test_a_search_that_was_waited_for_is_answered(server: Server, database: str) -> None:
     async with server.client() as client:
         async with endless_searches(database) as looking:

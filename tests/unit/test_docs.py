@@ -10,6 +10,7 @@ import pytest
 from redrive.domain import failure, headers
 from redrive.domain.globs import matching
 from redrive.roles import ROLES
+from redrive.server.long_reads import GIVEN_UP
 from redrive.settings import load
 from redrive.settings.keys import KEYS
 from redrive.settings.layers import CONVENTIONAL_VARIABLES, SYSTEM_FILE
@@ -180,6 +181,25 @@ def test_every_header_that_redrive_writes_or_takes_off_is_documented_and_no_othe
 def test_every_header_of_others_that_redrive_reads_is_documented_and_no_other() -> None:
     of_others = {headers.TAGS, *failure.NAMES} - set(headers.WRITTEN)
     assert sorted(headers_named_in("Read")) == sorted(of_others)
+
+
+def test_every_kind_of_problem_is_documented_with_its_status_and_no_other() -> None:
+    code = "\n".join(
+        file.read_text(encoding="utf-8")
+        for file in (ROOT / "src" / "redrive" / "server").glob("*.py")
+    )
+    answered = re.findall(r"\b([45]\d\d|GIVEN_UP)[,:]\s+\"([a-z]+(?:-[a-z]+)*)\"", code)
+    found = {(kind, status.replace("GIVEN_UP", str(GIVEN_UP))) for status, kind in answered}
+    page = (REFERENCE / "api.md").read_text(encoding="utf-8")
+    table = page[page.index("| type `urn:redrive:problem:") :].split("\n\n")[0]
+    told = {
+        (kind, status)
+        for kinds, statuses in re.findall(r"^\| (`.+?`) \| ([\d, ]+) \|", table, re.MULTILINE)
+        for kind in re.findall(r"`([\w-]+)`", kinds)
+        for status in statuses.split(", ")
+    }
+    assert found - told == set()
+    assert {kind for kind, _ in told} == {kind for kind, _ in found}
 
 
 def test_every_check_of_the_doctor_is_documented_and_no_other() -> None:

@@ -1,11 +1,11 @@
 """Requests that can be sent twice: with an `Idempotency-Key`, the second gets the first's answer.
 
 Guarantees: of all requests with one key of one caller, one is carried out. The same key with
-another request is 422, while the first is under way 409. An answer is kept for a day. What failed
-before its change began (see `audited`) may be sent again with the same key. What failed or was cut
-off later, or whose answer could not be kept, stays under way: nobody can tell what it did, and a
-second try could do it again. A token's keys are its own, whatever its name; and who may not make a
-change hears nothing of one that was made.
+another request is 422, while the first is under way 409. An answer is kept for a day. What failed,
+or was given up as nobody waited for it, before its change began (see `audited`) may be sent again
+with the same key. What failed or was cut off later, or whose answer could not be kept, stays under
+way: nobody can tell what it did, and a second try could do it again. A token's keys are its own,
+whatever its name; and who may not make a change hears nothing of one that was made.
 
 A route whose changes may be repeated has `IdempotentRoute` as its class. One whose answer has a
 secret in it says by `answer_again_with` what the second gets: secrets are not kept.
@@ -26,6 +26,7 @@ from redrive.domain.access import Role
 from redrive.errors import RedriveError
 from redrive.server.auditing import has_begun
 from redrive.server.callers import ROLE_MARK, desk_of, require_role, sender_of
+from redrive.server.long_reads import GIVEN_UP
 from redrive.server.problems import MEDIA_TYPE, Problem, answer_problem, invalid, problem_of
 
 log = structlog.get_logger()
@@ -96,7 +97,7 @@ async def _once(
     except BaseException:
         await _let_go(request, key)
         raise
-    if answer.status_code >= 500:
+    if answer.status_code >= 500 or answer.status_code == GIVEN_UP:
         await _let_go(request, key)
         return answer
     kept = getattr(request.state, _KEPT, answer)

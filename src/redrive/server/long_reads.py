@@ -18,6 +18,8 @@ from fastapi import Request
 from redrive.domain.filters import Filters
 from redrive.server.problems import Problem
 
+GIVEN_UP: Final = 408
+"""The status of what was given up. Nobody hears it, and whoever asks again has it done."""
 _AT_A_TIME: Final = 2
 _LOOK_EVERY: Final = 0.25
 
@@ -40,7 +42,7 @@ class LongReads:
             while not asking.done():
                 await asyncio.wait((asking,), timeout=_LOOK_EVERY)
                 if not asking.done() and await request.is_disconnected():
-                    raise Problem(408, "gone", "nobody waits for this answer any more", remedy="")
+                    raise Problem(GIVEN_UP, "gone", "nobody waits for this answer any more")
         finally:
             if asking.cancel():
                 await asyncio.wait((asking,))
