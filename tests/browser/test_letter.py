@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gzip
 import re
+from dataclasses import replace
+from pathlib import Path
 
-from playwright.async_api import Locator, Page, Route, expect
+import pytest
+from playwright.async_api import Browser, Locator, Page, Route, expect
 
 from redrive.amqp import fields
 from redrive.domain.lifecycle import State
@@ -14,7 +17,9 @@ from redrive.work.redact import content_of
 from tests.browser.console import Console, accessibility_faults, scrolls_sideways
 from tests.browser.replaying import confirm_replay
 from tests.services.letters import arrival, died_in, failed
+from tests.services.plugin import Vhost
 from tests.services.retrying import declare_origin
+from tests.services.serving import serving, settings_for
 
 LONG = '{"id":9007199254740993,"price":1.10,"lines":[{"qty":2}]}'
 JSON = {"content_type": "application/json"}
@@ -108,6 +113,29 @@ async def test_encodings_are_undone_and_bytes_are_shown_as_bytes(console: Consol
     await expect(payload(page)).to_contain_text("00000000  1f 8b")
     await page.goto(f"/letters/{binary}")
     await expect(payload(page)).to_contain_text("00000000  00 01 ff 20 62")
+
+
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        ("", ", and are hidden by redaction.headers."),
+        ("[redaction]\nheaders = []\n", ". Their bytes, in base64: /w=="),
+    ],
+    ids=["hidden", "shown"],
+)
+async def test_properties_that_cannot_be_read_are_shown_as_bytes_or_said_to_be_hidden(
+    browser: Browser, vhost: Vhost, tmp_path: Path, rules: str, said: str
+) -> None:
+    given = arrival()
+    given = replace(given, envelope=replace(given.envelope, properties=b"\xff"))
+    settings = settings_for(tmp_path, vhost.url, f"sqlite:///{tmp_path}/redrive.db", rules)
+    async with serving(settings) as server, Console(browser, server) as console:
+        (one,) = await server.add(given)
+        page = await console.person(f"/letters/{one}")
+        headers = page.get_by_role("region", name="Headers")
+        await expect(headers.get_by_role("paragraph")).to_have_text(
+            [f"The properties cannot be read{said}"]
+        )
 
 
 async def test_previous_and_next_are_those_of_the_list_by_keyboard(console: Console) -> None:

@@ -114,9 +114,11 @@ class LetterView:
 
     def _message(self) -> None:
         document = message_document(self.kept.envelope, self.redaction)
-        if "unreadableProperties" in document:
+        if unreadable := document.get("unreadableProperties"):
+            hidden = unreadable.get("redacted", False)
+            more = ", and are hidden by redaction.headers" if hidden else ": see --output json"
             self._title("Headers")
-            self._line(("  the properties cannot be read: see --output json", "dim"))
+            self._line((f"  the properties cannot be read{more}", "dim"))
             return
         if document["properties"]:
             self._title("Properties")

@@ -95,6 +95,22 @@ def test_headers_that_cannot_be_read_are_marked_as_hidden(case: str) -> None:
     assert isinstance(read_line(line.content), Unusable)
 
 
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        (RULES, "the properties cannot be read, and are hidden by redaction.headers"),
+        (NO_REDACTION, "the properties cannot be read: see --output json"),
+    ],
+    ids=["hidden", "shown"],
+)
+def test_who_looks_at_properties_that_cannot_be_read_is_sent_to_their_bytes_if_there_are_any(
+    rules: Redaction, said: str
+) -> None:
+    assert said in viewed(CASES["no property section"], rules)
+    document = letter_document(kept_with(CASES["no property section"]), redaction=rules)
+    assert told(json.dumps(document)) is said.endswith("--output json")
+
+
 @pytest.mark.parametrize("rules", [NO_REDACTION, Redaction((), ["$.card"])], ids=["none", "bodies"])
 @pytest.mark.parametrize("case", CASES)
 def test_where_no_header_is_hidden_they_are_shown_and_come_back_byte_for_byte(

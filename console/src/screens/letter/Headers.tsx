@@ -28,11 +28,16 @@ export function Headers({ letter }: { letter: Letter }) {
   const ours = rows.filter(({ name }) => NOT_THE_PUBLISHERS.test(name));
   return (
     <Section title="Headers" flush>
-      {letter.unreadableProperties && (
-        <p className={styles.note}>
-          The properties cannot be read. Their bytes, in base64: <code>{letter.unreadableProperties.data}</code>
-        </p>
-      )}
+      {letter.unreadableProperties &&
+        (letter.unreadableProperties.redacted ? (
+          <p className={styles.note}>
+            The properties cannot be read, and are hidden by <code>redaction.headers</code>.
+          </p>
+        ) : (
+          <p className={styles.note}>
+            The properties cannot be read. Their bytes, in base64: <code>{letter.unreadableProperties.data}</code>
+          </p>
+        ))}
       {theirs.length > 0 ? (
         <div className={styles.table}>
           <Table caption="Headers" columns={COLUMNS} rows={theirs} keyOf={({ key }) => key} />
