@@ -21,6 +21,7 @@ from redrive.broker.apply import apply
 from redrive.broker.ladder import describe_ladder
 from redrive.broker.management import Management
 from redrive.broker.topology import describe
+from redrive.cli import asking
 from redrive.errors import ManagementError
 from redrive.settings.sections import TopologySettings
 from tests.services.commands import Ran, Redrive
@@ -365,6 +366,21 @@ def test_delete_takes_everything_away_and_a_second_time_finds_nothing(
     assert "16 deleted" in deleted.out
     assert names(vhost) == set()
     assert "0 deleted" in redrive("topology", "delete", "--yes").out
+
+
+def test_the_question_of_delete_names_the_queues(
+    redrive: Redrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    questions: list[str] = []
+
+    def say_no(question: str, **_: object) -> bool:
+        questions.append(question)
+        return False
+
+    monkeypatch.setattr(asking, "is_somebody_there", lambda: True)
+    monkeypatch.setattr("typer.confirm", say_no)
+    assert redrive("topology", "delete", "queue.delay.4", "queue.delay.5").code == 1
+    assert questions == ["Delete queue.delay.4, queue.delay.5?"]
 
 
 def test_delete_refuses_while_a_queue_holds_messages_unless_told(
