@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -20,12 +21,13 @@ from redrive.domain.ids import letter_id
 from redrive.domain.letter import Arrival, Result
 from redrive.domain.policy import PolicyBook
 from redrive.domain.replay import Replay, ReplayOrder, ReplayState
-from redrive.errors import CannotConnect, ConnectionLost
+from redrive.errors import CannotConnect, ConnectionLost, StoreError, StoreUnreachable
+from redrive.store.replays import Batch
 from redrive.store.store import Store
 from redrive.work.replay_jobs import ReplayJobs
 from redrive.work.return_path import ReturnPath
 from redrive.work.sender import Sender, Sent
-from tests.services.eventually import eventually_async
+from tests.services.eventually import DEADLINE, eventually_async
 from tests.services.letters import arrival, died_in, letter_store
 from tests.services.moving import connector, declare, holds, take_all
 from tests.services.plugin import Vhost
@@ -88,12 +90,14 @@ async def job(store: Store, queue: str, **order: Any) -> Replay:
     return made
 
 
-async def has_state(store: Store, replay: Replay, state: ReplayState) -> None:
+async def has_state(
+    store: Store, replay: Replay, state: ReplayState, *, within: float = DEADLINE
+) -> None:
     async def there() -> bool:
         found = await store.replays.get(replay.id)
         return found is not None and found.state is state
 
-    await eventually_async(there, what=f"the job is {state.value}")
+    await eventually_async(there, within=within, what=f"the job is {state.value}")
 
 
 def of(queue: str, number: int) -> Arrival:
@@ -122,6 +126,44 @@ async def test_a_job_that_is_paused_while_the_broker_is_away_does_not_end_the_wo
         await has_state(store, second, ReplayState.DONE)
         await holds(vhost.url, "bills", 1)
     await has_state(store, first, ReplayState.PAUSED)
+
+
+def failing(store: Store, replay: Replay, error: StoreError, times: int) -> Any:
+    """A store that fails so often as a batch of this job is taken."""
+    take_batch, left = store.replays.take_batch, times
+
+    async def take(job: Replay, *args: Any, **named: Any) -> Batch:
+        nonlocal left
+        if job.id == replay.id and left > 0:
+            left -= 1
+            raise error
+        return await take_batch(job, *args, **named)
+
+    return patch.object(store.replays, "take_batch", take)
+
+
+async def test_a_job_that_an_outage_of_the_store_cut_short_waits_for_no_lease(
+    vhost: Vhost, store: Store
+) -> None:
+    await lay_out(vhost.url, "orders")
+    await store.letters.add([of("orders", 1)])
+    cut_short = await job(store, "orders")
+    with failing(store, cut_short, StoreUnreachable("it is away"), times=2):
+        async with running(store, Broker(vhost.url)):
+            await has_state(store, cut_short, ReplayState.DONE, within=LEASE.total_seconds() / 2)
+    await holds(vhost.url, "orders", 1)
+
+
+async def test_a_job_that_the_store_cannot_go_on_with_lets_others_go_first(
+    vhost: Vhost, store: Store
+) -> None:
+    await lay_out(vhost.url, "orders", "bills")
+    await store.letters.add([of("orders", 1), of("bills", 2)])
+    stuck, other = await job(store, "orders"), await job(store, "bills")
+    with failing(store, stuck, StoreError("not with this one"), times=1_000):
+        async with running(store, Broker(vhost.url)):
+            await has_state(store, other, ReplayState.DONE)
+            await has_state(store, stuck, ReplayState.RUNNING)
 
 
 async def test_a_job_that_a_breaker_holds_lets_others_go_first(vhost: Vhost, store: Store) -> None:

@@ -1,5 +1,6 @@
 """Replays that nobody runs are run by a worker: those that were left to it, and those whose process
-died. One at a time; one that a breaker holds is left, so that others have their turn."""
+died. One at a time; one that a breaker holds is left, so that others have their turn. One that was
+cut short because the store was away goes on as soon as it is back, and waits for no lease."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ import structlog
 from redrive.amqp.supervision import supervise
 from redrive.domain.policy import PolicyBook
 from redrive.domain.replay import Replay, read_destination
-from redrive.errors import BrokerError, OrderRefused, StoreError
+from redrive.errors import BrokerError, OrderRefused, StoreError, StoreUnreachable
 from redrive.store.replays import Replays
 from redrive.work.destinations import destinations
 from redrive.work.replay import ReplayRunner
@@ -59,19 +60,28 @@ class ReplayJobs:
 
     async def run(self) -> None:
         """Take and run jobs until `stop`, through every loss of the broker and the store."""
+        ours: Replay | None = None
         while not self._stopping.is_set():
             try:
-                replay = await self._replays.take(self._vhost, self._id, self._lease)
-                if replay is not None:
-                    log.info(
-                        "replay.taken", replay=replay.id, left=replay.letters - replay.position
-                    )
-                    await self._run(replay)
+                if ours is None:
+                    ours = await self._take()
+                if ours is not None:
+                    await self._run(ours)
+                    ours = None
                 self._outage = ""
             except StoreError as error:
                 self._say(error)
+                if not isinstance(error, StoreUnreachable):
+                    # It may be the job's own fault: others have their turn until its lease ends.
+                    ours = None
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), _LOOK_EVERY)
+
+    async def _take(self) -> Replay | None:
+        replay = await self._replays.take(self._vhost, self._id, self._lease)
+        if replay is not None:
+            log.info("replay.taken", replay=replay.id, left=replay.letters - replay.position)
+        return replay
 
     async def _run(self, replay: Replay) -> None:
         room = None if self._make_room is None else self._make_room()
