@@ -7,39 +7,39 @@ doubt that the operator sends again. A crash leaves at most one batch in doubt.
 from __future__ import annotations
 
 import asyncio
-import json
 import random
-from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import structlog
 
-from redrive.amqp import Properties, Publish
 from redrive.broker.processes import GuardedProcess
-from redrive.domain import headers
 from redrive.domain.filters import Filters
-from redrive.domain.ids import letter_id
-from redrive.domain.letter import Letter, Result
+from redrive.domain.letter import Result
 from redrive.domain.lifecycle import State
-from redrive.domain.replay import ReplayOrder, ReplayState
+from redrive.domain.replay import ReplayState
 from redrive.store.store import Store
 from redrive.work.destinations import destinations
 from redrive.work.replay import ReplayRunner
-from redrive.work.verdict_watch import VerdictWatch
 from tests.acceptance.command_line import CommandLine
 from tests.faults.worker_process import Scene, Step
 from tests.services import scale
 from tests.services.eventually import eventually_async
-from tests.services.letters import arrival, books_are_exact, letter_store
-from tests.services.moving import channel_to, connector, declare
+from tests.services.letters import books_are_exact, letter_store
 from tests.services.plugin import Vhost
-from tests.services.retrying import declare_topology, topology
-from tests.services.reviving import LEASE, QUEUE, VERDICT_AFTER, VHOST, reviver
+from tests.services.reviving import LEASE, VERDICT_AFTER, reviver
+from tests.services.settling import (
+    all_letters,
+    consuming,
+    doubtful,
+    fill,
+    lay_out,
+    operator_sends_doubtful,
+    ordered,
+    settle_in_doubt,
+    watch_of,
+)
 
 log = structlog.get_logger()
 pytestmark = pytest.mark.soak
@@ -59,125 +59,6 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty store."""
     url = f"sqlite:///{tmp_path}/redrive.db"
     return url if request.param == "sqlite" else request.getfixturevalue("database")
-
-
-@dataclass
-class Consumer:
-    """A consumer that handles everything, tells so by receipts, and knows what it saw."""
-
-    seen: Counter[str] = field(default_factory=Counter)
-    """By letter, how many deliveries."""
-
-    async def has_seen_all_but(self, in_doubt: set[str], store: Store) -> None:
-        """Wait until what is not in doubt was delivered: the broker confirms it before that."""
-        sent = {letter.id for letter in await all_letters(store)} - in_doubt
-        await eventually_async(lambda: sent <= set(self.seen), within=WITHIN, what="all sent ones")
-
-
-@asynccontextmanager
-async def consuming(url: str, *, receipts: bool = True) -> AsyncIterator[Consumer]:
-    consumer = Consumer()
-
-    async def serve() -> None:
-        async with channel_to(url) as channel, channel_to(url) as other:
-            publisher = await other.publisher()
-            deliveries = await channel.consume(QUEUE, prefetch=500)
-            while batch := await deliveries.next_batch():
-                for delivery in batch:
-                    found = Properties.read(delivery.properties)
-                    letter, generation = (
-                        found.header(headers.LETTER),
-                        found.header(headers.GENERATION),
-                    )
-                    consumer.seen[str(letter)] += 1
-                    body = json.dumps({"letter": letter, "generation": generation}).encode()
-                    if receipts:
-                        publisher.publish(
-                            Publish(
-                                "", "redrive-receipts", Properties.empty().persistent().raw, body
-                            )
-                        )
-                    deliveries.ack(delivery)
-                deliveries.flush()
-
-    serving = asyncio.create_task(serve())
-    try:
-        yield consumer
-    finally:
-        serving.cancel()
-        await asyncio.wait((serving,))
-
-
-async def lay_out(url: str) -> None:
-    await declare_topology(url, topology("quorum"))
-    await declare(url, QUEUE, "quorum", x_dead_letter_exchange="retry-exchange")
-
-
-async def fill(store: Store, count: int) -> None:
-    for start in range(0, count, 500):
-        size = min(500, count - start)
-        await store.letters.add([arrival(b"%d" % (start + number)) for number in range(size)])
-
-
-async def all_letters(store: Store) -> list[Letter]:
-    found: list[Letter] = []
-    after = None
-    while True:
-        page = await store.letters.page(Filters(), limit=1000, after=after)
-        found += page.items
-        after = page.next
-        if after is None:
-            return found
-
-
-async def doubtful(store: Store) -> set[str]:
-    """Letters whose last sending is in doubt."""
-    found = set()
-    for letter in await all_letters(store):
-        attempts = await store.letters.attempts(letter.id)
-        if attempts and attempts[-1].result is Result.IN_DOUBT:
-            found.add(letter.id)
-    return found
-
-
-def watch_of(url: str, store: Store) -> VerdictWatch:
-    return VerdictWatch(
-        VHOST, store.verdicts, connector(url), None, lease=LEASE, verdict_after=VERDICT_AFTER
-    )
-
-
-async def settle_in_doubt(url: str, store: Store, watch: VerdictWatch) -> None:
-    """Leases end, silence lasts: what is in doubt is left to a person."""
-    store.clock.ahead += LEASE
-    await watch.round()
-    await watch.round()
-    store.clock.ahead += VERDICT_AFTER + timedelta(seconds=1)
-    await watch.round()
-
-
-async def operator_sends_doubtful(url: str, store: Store) -> None:
-    made = await store.replays.create(
-        letter_id(datetime.now(UTC), random.getrandbits(74)),
-        VHOST,
-        Filters(status=(State.MANUAL,)),
-        ReplayOrder(actor="ada", described="doubtful", pause=0, doubtful=True),
-    )
-    if made is None:
-        return
-    parts = reviver(url, store)
-    await parts.sender.open()
-    ours = await store.replays.begin(made.id, "operator", LEASE)
-    runner = ReplayRunner(
-        "operator",
-        store.replays,
-        parts.sender,
-        verdict_after=VERDICT_AFTER,
-        lease=LEASE,
-        stopping=asyncio.Event(),
-    )
-    progress = await runner.run(ours, destinations(lambda: parts.policies))
-    assert progress.results == {Result.SENT: made.letters}
-    await parts.sender.close()
 
 
 async def dies(scene: Scene, output: Path) -> None:
@@ -229,7 +110,7 @@ async def test_a_worker_killed_between_claim_and_record_sends_nothing_twice(
             for letter in await all_letters(store):
                 wanted = State.MANUAL if letter.id in in_doubt else State.RESOLVED
                 assert letter.status is wanted
-            await consumer.has_seen_all_but(in_doubt, store)
+            await consumer.has_seen_all_but(in_doubt, store, within=WITHIN)
             assert max(consumer.seen.values()) == 1
             unsent = {letter.id for letter in await all_letters(store)} - set(consumer.seen)
             assert unsent <= in_doubt
@@ -257,12 +138,7 @@ async def test_a_replay_killed_at_random_goes_on_where_it_was_and_sends_each_let
     chance = random.Random(5)
     async with letter_store(place) as store:
         await fill(store, REPLAYED)
-        made = await store.replays.create(
-            letter_id(datetime.now(UTC), chance.getrandbits(74)),
-            VHOST,
-            Filters(),
-            ReplayOrder(actor="ada", described="all", pause=0, batch_size=BATCH),
-        )
+        made = await ordered(store, Filters(), batch_size=BATCH)
         assert made is not None
         ahead = 0.0
         async with consuming(vhost.url) as consumer:
@@ -290,7 +166,7 @@ async def test_a_replay_killed_at_random_goes_on_where_it_was_and_sends_each_let
             in_doubt = await doubtful(store)
             log.info("killed", kills=KILLS, in_doubt=len(in_doubt), letters=REPLAYED)
             assert len(in_doubt) <= KILLS * BATCH
-            await consumer.has_seen_all_but(in_doubt, store)
+            await consumer.has_seen_all_but(in_doubt, store, within=WITHIN)
             assert max(consumer.seen.values()) == 1
             missing = {letter.id for letter in await all_letters(store)} - set(consumer.seen)
             assert missing <= in_doubt
@@ -354,7 +230,7 @@ async def test_workers_killed_at_random_leave_every_letter_resolved_or_in_doubt(
             for letter in await all_letters(store):
                 wanted = State.MANUAL if letter.id in in_doubt else State.RESOLVED
                 assert letter.status is wanted, letter
-            await consumer.has_seen_all_but(in_doubt, store)
+            await consumer.has_seen_all_but(in_doubt, store, within=WITHIN)
             assert max(consumer.seen.values()) == 1
             missing = {letter.id for letter in await all_letters(store)} - set(consumer.seen)
             assert missing <= in_doubt

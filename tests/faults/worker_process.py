@@ -1,4 +1,5 @@
-"""A worker, or the runner of a replay, that kills itself at a named step between claim and record.
+"""A worker, or the runner of a replay, interrupted at a named step between claim and record: in a
+process of its own that kills itself, or in the test's, where something else is killed.
 
 The steps are reached from outside, by wrapping what it calls; production code has no hooks.
 `python -m` with a Scene runs the process.
@@ -10,7 +11,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -18,14 +19,16 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from redrive.amqp import Publisher
 from redrive.broker.processes import GuardedProcess
+from redrive.domain.letter import Claim
 from redrive.store.replays import Replays
 from redrive.store.sendings import Sendings
 from redrive.store.store import open_letter_store
 from redrive.work.destinations import destinations
 from redrive.work.replay import ReplayRunner
-from redrive.work.sender import Sender
-from tests.faults.collector_process import die
+from redrive.work.sender import Sender, Sent, _Sending
+from tests.faults.collector_process import Interrupt, die
 from tests.services.reviving import LEASE, VERDICT_AFTER, reviver
 
 ROOT = Path(__file__).parents[2]
@@ -41,66 +44,72 @@ class Step(StrEnum):
 
 
 class Trap:
-    """Ends the process when the nth letter reaches the step."""
+    """Calls `interrupt` once, when the nth letter reaches the step. Until that has returned, who
+    sends stands still."""
 
-    def __init__(self, step: Step, nth: int) -> None:
+    def __init__(self, step: Step, nth: int, interrupt: Interrupt) -> None:
         self._step = step
         self._left = nth
+        self._interrupt: Interrupt | None = interrupt
+        self.held: frozenset[str] = frozenset()
+        """The ids of the letters that were at the step then."""
+
+    @property
+    def sprung(self) -> bool:
+        return self._interrupt is None
 
     @contextmanager
     def set(self) -> Iterator[None]:
         with ExitStack() as stack:
             match self._step:
-                case Step.CLAIMED:
-                    stack.enter_context(patch.object(Sender, "send", self._before(Sender.send)))
+                case Step.CLAIMED | Step.CONFIRMED:
+                    around = self._around(Sender.send)
+                    stack.enter_context(patch.object(Sender, "send", around))
                 case Step.PUBLISHED:
-                    publishing = self._publishing(Sender._publish)
-                    stack.enter_context(patch.object(Sender, "_publish", publishing))
-                case Step.CONFIRMED:
-                    stack.enter_context(patch.object(Sender, "send", self._after(Sender.send)))
+                    written = self._written(Publisher.publish_all)
+                    stack.enter_context(patch.object(Publisher, "publish_all", written))
                 case Step.RECORDED:
                     for kind in (Sendings, Replays):
-                        stack.enter_context(
-                            patch.object(kind, "record", self._recorded(kind.record))
-                        )
+                        recorded = self._recorded(kind.record)
+                        stack.enter_context(patch.object(kind, "record", recorded))
             yield
 
-    def _reached(self, count: int) -> None:
-        self._left -= count
-        if self._left <= 0:
-            die()
+    def _reached(self, claims: Sequence[Claim]) -> None:
+        self._left -= len(claims)
+        if self._left <= 0 and self._interrupt is not None:
+            self.held = frozenset(claim.letter.id for claim in claims)
+            interrupt, self._interrupt = self._interrupt, None
+            interrupt()
 
-    def _before(self, send: Any) -> Any:
-        async def wrapped(sender: Any, claims: Any) -> Any:
-            self._reached(len(claims))
-            return await send(sender, claims)
-
-        return wrapped
-
-    def _after(self, send: Any) -> Any:
-        async def wrapped(sender: Any, claims: Any) -> Any:
-            sent = await send(sender, claims)
-            self._reached(len(claims))
+    def _around(self, send: Any) -> Any:
+        async def wrapped(sender: Sender, claims: Sequence[Claim]) -> list[Sent]:
+            if self._step is Step.CLAIMED:
+                self._reached(claims)
+            sent: list[Sent] = await send(sender, claims)
+            if self._step is Step.CONFIRMED:
+                self._reached(claims)
             return sent
 
         return wrapped
 
-    def _publishing(self, publish: Any) -> Any:
-        async def wrapped(sender: Any, sendings: Any) -> Any:
-            self._left -= len(sendings)
-            if self._left <= 0:
-                sender._publisher.publish_all(sendings)
-                wire = sender._publisher._channel.wire
+    def _written(self, publish_all: Any) -> Any:
+        def wrapped(publisher: Publisher, publishes: Any) -> Any:
+            unsent = publish_all(publisher, publishes)
+            # Consumers of the tests publish too.
+            claims = [each.claim for each in publishes if isinstance(each, _Sending)]
+            if claims:
+                wire = publisher._channel.wire
                 wire.flush()
-                die()
-            return await publish(sender, sendings)
+                assert wire._transport is None or wire._transport.get_write_buffer_size() == 0
+                self._reached(claims)
+            return unsent
 
         return wrapped
 
     def _recorded(self, record: Any) -> Any:
         async def wrapped(store: Any, worker: Any, outcomes: Any, **named: Any) -> None:
             await record(store, worker, outcomes, **named)
-            self._reached(len(outcomes))
+            self._reached([outcome.claim for outcome in outcomes])
 
         return wrapped
 
@@ -131,7 +140,7 @@ async def run(scene: Scene) -> None:
     store.clock.ahead += LEASE.__class__(seconds=scene.ahead)
     parts = reviver(scene.url, store, name=scene.name)
     await parts.sender.open()
-    with Trap(scene.step, scene.nth).set():
+    with Trap(scene.step, scene.nth, die).set():
         if scene.replay is None:
             while await parts.worker.round(parts.sender):
                 pass

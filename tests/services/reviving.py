@@ -3,7 +3,7 @@ and a worker that does one round when told to, on a store whose clock is set by 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -121,6 +121,8 @@ class Parts:
     worker: Worker
     rules: Rules
     policies: PolicyBook
+    make_sender: Callable[[], Sender]
+    """One for each session of whoever works through losses of the broker."""
 
 
 def reviver(
@@ -137,14 +139,17 @@ def reviver(
     settings = topology("quorum")
     book = PolicyBook(file=[Policy(name=KEY, max_retries=0)])
     rules = Rules(users, BUILTIN_RULES, strategy)
-    sender = Sender(
-        connector(url), settings.names.return_exchange, describe(settings).queue_names()
-    )
+
+    def make_sender() -> Sender:
+        return Sender(
+            connector(url), settings.names.return_exchange, describe(settings).queue_names()
+        )
+
     worker = Worker(
         name,
         VHOST,
         store.sendings,
-        lambda: sender,
+        make_sender,
         rules=rules,
         timetable=Timetable(Cron("0 2,3,4 * * *"), delays),
         conditions=Conditions(
@@ -157,7 +162,7 @@ def reviver(
         verdict_after=VERDICT_AFTER,
         make_room=None if room is None else lambda: room,
     )
-    return Parts(sender, worker, rules, book)
+    return Parts(make_sender(), worker, rules, book, make_sender)
 
 
 @asynccontextmanager
