@@ -21,7 +21,7 @@ from redrive.store.store import open_letter_store
 from redrive.work import cold_storage
 from redrive.work.cold_storage import ColdStorage
 from redrive.work.retention import Retention
-from tests.faults.retrier_process import ROOT, die
+from tests.faults.collector_process import ROOT, die
 from tests.services.retiring import PERIODS
 
 AT_ONCE = 2

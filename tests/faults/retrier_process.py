@@ -1,7 +1,9 @@
-"""A retrier in a process of its own that kills itself at a named step: `python -m` with a Scene.
+"""A retrier that is interrupted at a named step: in a process of its own that kills itself, or in
+the test's, where the broker is killed.
 
 The steps are reached from outside, by wrapping methods of the session that moves the messages of
-the hop in question; production code has no hooks. Without a step it runs until SIGTERM.
+the hop in question; production code has no hooks. `python -m` with a Scene runs the process;
+without a step it runs until SIGTERM.
 """
 
 from __future__ import annotations
@@ -12,11 +14,13 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
+from unittest.mock import patch
 
 import uvloop
 
@@ -31,6 +35,7 @@ from redrive.work.mover import Instruction, Limits, MoverSession
 from redrive.work.retrier import Retrier
 from redrive.work.retry_plan import RetryPlan
 from redrive.work.return_plan import ReturnPlan
+from tests.faults.collector_process import Interrupt, die
 from tests.services.moving import connector
 
 ROOT = Path(__file__).parents[2]
@@ -77,17 +82,18 @@ class Scene:
         return GuardedProcess(argv, env=dict(os.environ), cwd=ROOT, output=log)
 
 
-def die() -> NoReturn:
-    os.kill(os.getpid(), signal.SIGKILL)
-    raise AssertionError("outlived kill -9")
-
-
 class Trap:
-    """Wraps a session's methods, so that the process ends at the step."""
+    """Wraps the methods of sessions: calls `interrupt` once, when the nth message reaches the step.
+    Until that has returned, they stand still."""
 
-    def __init__(self, step: Step, nth: int) -> None:
+    def __init__(self, step: Step, nth: int, interrupt: Interrupt) -> None:
         self._step = step
         self._left = nth
+        self._interrupt: Interrupt | None = interrupt
+
+    @property
+    def sprung(self) -> bool:
+        return self._interrupt is None
 
     def set(self, session: Any) -> None:
         lane, consumer = session._lane, session._consumer
@@ -102,37 +108,39 @@ class Trap:
                 consumer.ack = self._counting(consumer.ack)
                 consumer.flush = self._after_flush(consumer.flush, consumer)
 
-    def _reached(self, count: int = 1) -> bool:
+    def _reached(self, count: int = 1) -> None:
         self._left -= count
-        return self._left <= 0
+        if self._left <= 0 and self._interrupt is not None:
+            interrupt, self._interrupt = self._interrupt, None
+            interrupt()
 
     def _before(self, decide: Callable[[Delivery, str], Instruction]) -> Any:
         def wrapped(delivery: Delivery, user: str) -> Instruction:
-            if self._reached():
-                die()
+            self._reached()
             return decide(delivery, user)
 
         return wrapped
 
     def _after_publish(self, publish_all: Any, lane: Any) -> Any:
         def wrapped(messages: Sequence[Publish]) -> Any:
-            if self._left > len(messages):
+            if self.sprung or self._left > len(messages):
                 self._left -= len(messages)
                 return publish_all(messages)
-            publish_all(messages[: self._left])
+            until = self._left
+            unsent = publish_all(messages[:until])
             wire: Wire = lane._publisher._channel.wire
             _write_out(wire)
             if self._step is Step.STORED:
                 _wait_readable(wire)  # its confirm, or that of one before it
-            die()
+            self._reached(until)
+            return unsent + publish_all(messages[until:])
 
         return wrapped
 
     def _after_outcomes(self, next_outcomes: Any) -> Any:
         async def wrapped() -> list[tuple[Publish, LaneOutcome]]:
             outcomes: list[tuple[Publish, LaneOutcome]] = await next_outcomes()
-            if self._reached(sum(outcome is CONFIRMED for _, outcome in outcomes)):
-                die()
+            self._reached(sum(outcome is CONFIRMED for _, outcome in outcomes))
             return outcomes
 
         return wrapped
@@ -147,9 +155,9 @@ class Trap:
     def _after_flush(self, flush: Callable[[], None], consumer: Any) -> Callable[[], None]:
         def wrapped() -> None:
             flush()
-            if self._left <= 0:
+            if self._left <= 0 and not self.sprung:
                 _write_out(consumer._channel.wire)
-                die()
+                self._reached(0)
 
         return wrapped
 
@@ -167,22 +175,21 @@ def _wait_readable(wire: Wire) -> None:
     assert readable, "the broker did not answer"
 
 
-def set_trap(scene: Scene) -> None:
-    if scene.step is None:
-        return
-    trap = Trap(scene.step, scene.nth)
+@contextmanager
+def set_on(hop: Hop, trap: Trap) -> Iterator[None]:
+    """In every session of that hop which begins meanwhile."""
     made = MoverSession.__init__
 
     def init(session: MoverSession, *args: Any, **named: Any) -> None:
         made(session, *args, **named)
-        if isinstance(session._plan, PLANS[scene.hop]):
+        if isinstance(session._plan, PLANS[hop]) and not trap.sprung:
             trap.set(session)
 
-    MoverSession.__init__ = init  # type: ignore[method-assign, assignment]
+    with patch.object(MoverSession, "__init__", init):
+        yield
 
 
 async def run(scene: Scene) -> None:
-    set_trap(scene)
     book = PolicyBook(file=[Policy(name="#", max_retries=scene.max_retries)])
     retrier = Retrier(
         TopologySettings.model_validate(scene.topology),
@@ -193,7 +200,10 @@ async def run(scene: Scene) -> None:
     )
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
-    await retrier.run(stopping)
+    with ExitStack() as stack:
+        if scene.step is not None:
+            stack.enter_context(set_on(scene.hop, Trap(scene.step, scene.nth, die)))
+        await retrier.run(stopping)
 
 
 def main() -> None:

@@ -24,7 +24,8 @@ from redrive.work.look import Outcome
 from redrive.work.mover import Limits, MoverSession
 from redrive.work.queue_site import QueueSite
 from redrive.work.sweep import Sweeper, SweepOrder
-from tests.faults.retrier_process import ROOT, WRITES_AT_ONCE, Step, Trap, _write_out, die
+from tests.faults.collector_process import die
+from tests.faults.retrier_process import ROOT, WRITES_AT_ONCE, Step, Trap, _write_out
 from tests.services.moving import connector
 
 GIVEN_BACK = "what was held given back, connection not closed"
@@ -54,9 +55,9 @@ class PassTrap(Trap):
     def _after_flush(self, flush: Callable[[], None], consumer: Any) -> Callable[[], None]:
         def wrapped() -> None:
             flush()
-            if self._left <= 0:
+            if self._left <= 0 and not self.sprung:
                 _write_out(consumer._consumers[-1][0].wire)
-                die()
+                self._reached(0)
 
         return wrapped
 
@@ -75,7 +76,7 @@ def set_trap(scene: Scene) -> None:
 
             session._consumer.give_back = give_back
         elif scene.step:
-            PassTrap(Step(scene.step), scene.nth).set(session)
+            PassTrap(Step(scene.step), scene.nth, die).set(session)
 
     MoverSession.__init__ = init  # type: ignore[method-assign, assignment]
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+import secrets
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,14 +24,15 @@ from redrive.broker.private import PrivateNode
 from redrive.broker.processes import GuardedProcess
 from redrive.broker.topology import return_key
 from redrive.settings.sections import TopologySettings
-from tests.faults.retrier_process import Hop, Scene, Step
+from tests.faults.retrier_process import Hop, Scene, Step, Trap, set_on
 from tests.services import scale
 from tests.services.eventually import eventually_async
 from tests.services.moving import Kind, channel_to, holds, publish, take_all
-from tests.services.plugin import OwnNode, Vhost
+from tests.services.plugin import Vhost
 from tests.services.retrying import (
     DEAD,
     Tally,
+    coming_back_quickly,
     declare_origin,
     declare_topology,
     handling,
@@ -144,15 +146,75 @@ async def test_a_retrier_killed_between_delivery_and_ack_loses_nothing(
         assert found.doubled
 
 
+# The broker
+
+
+AT_A_BROKER = (
+    [(hop, step) for hop in Hop for step in Step]
+    if scale.FULL
+    else [(Hop.TO_WAIT, Step.CONFIRMED), (Hop.BACK, Step.WRITTEN)]
+)
+"""It takes long to restart."""
+SENDS_AGAIN_SOON = """\
+[{rabbit, [{dead_letter_worker_publisher_confirm_timeout, 5000}]}].
+"""
+"""What it was dead-lettering when it was killed, and has no confirm of; by itself after minutes."""
+
+
+@pytest.fixture(scope="module")
+def broker(rabbitmq_root: Path | None) -> Iterator[PrivateNode]:
+    """A broker that the tests of this file may kill."""
+    node = PrivateNode(root=rabbitmq_root)
+    (node.folder / "advanced.config").write_text(SENDS_AGAIN_SOON)
+    with node:
+        yield node
+
+
+@pytest.fixture
+def url(broker: PrivateNode) -> Iterator[str]:
+    """A fresh vhost of the broker that may be killed."""
+    name = f"test-{secrets.token_hex(6)}"
+    broker.create_vhost(name)
+    yield broker.url(name)
+    broker.delete_vhost(name)
+
+
 @pytest.mark.timeout(WITHIN * 3)
-async def test_a_broker_killed_while_messages_flow_loses_nothing(
-    own_node: OwnNode,
+@pytest.mark.parametrize(
+    ("hop", "step"),
+    [
+        pytest.param(hop, step, id=f"{hop.name.lower()}-{step.name.lower()}")
+        for hop, step in AT_A_BROKER
+    ],
+)
+async def test_a_broker_killed_between_delivery_and_ack_loses_nothing(
+    broker: PrivateNode, url: str, hop: Hop, step: Step
 ) -> None:
-    node = own_node()
-    url = node.url()
     await lay_out(url, topology("quorum"), "quorum")
     await publish_all(url)
-    await asyncio.to_thread(node.settle)
+    await asyncio.to_thread(broker.settle)
+    trap = Trap(step, MESSAGES // 3, broker.kill)
+    with set_on(hop, trap), coming_back_quickly():
+        async with (
+            retrying(url, topology("quorum"), {"#": 1}),
+            handling_through_losses(url, ORIGIN, never),
+        ):
+            await eventually_async(lambda: trap.sprung, within=WITHIN, what="the step")
+            await asyncio.to_thread(broker.restart)
+            found = await the_dead(url)
+    check(found)
+    if step in (Step.STORED, Step.CONFIRMED):
+        # The broker had a copy and no ack: without a second one the step was not reached.
+        assert found.doubled
+
+
+@pytest.mark.timeout(WITHIN * 3)
+async def test_a_broker_killed_while_messages_flow_loses_nothing(
+    broker: PrivateNode, url: str
+) -> None:
+    await lay_out(url, topology("quorum"), "quorum")
+    await publish_all(url)
+    await asyncio.to_thread(broker.settle)
     kills = scale.faults(6, quick=2)
     async with (
         retrying(url, topology("quorum"), {"#": 1}),
@@ -161,7 +223,7 @@ async def test_a_broker_killed_while_messages_flow_loses_nothing(
         for number in range(kills):
             # Each message is handled twice: from the first rejects to the last returns.
             await handler.has_seen(2 * MESSAGES * (2 * number + 1) // (2 * kills), within=WITHIN)
-            await asyncio.to_thread(crash, node)
+            await asyncio.to_thread(crash, broker)
         found = await the_dead(url)
     # Copies that the broker makes in its own hop come as if for the first time: nobody could mark
     # them, and only the id tells.

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from redrive.amqp import Channel, Delivery, Properties, Publish
-from redrive.amqp.supervision import supervise
+from redrive.amqp.supervision import Session, supervise
 from redrive.broker.apply import apply
 from redrive.broker.topology import describe
 from redrive.domain import headers
@@ -22,6 +23,7 @@ from redrive.domain.durations import format_duration
 from redrive.domain.policy import Policy, PolicyBook
 from redrive.errors import BrokerError
 from redrive.settings.sections import QueueSettings, TopologySettings
+from redrive.work import mover as mover_module
 from redrive.work.mover import Limits, Mover
 from redrive.work.parking import Parking
 from redrive.work.retrier import Retrier
@@ -90,6 +92,17 @@ async def retrying(
     finally:
         stopping.set()
         await asyncio.wait_for(running, 30)
+
+
+@contextmanager
+def coming_back_quickly() -> Iterator[None]:
+    """Retriers that wait only a little for a broker that is away."""
+
+    async def quickly(session: Session, **named: Any) -> None:
+        await supervise(session, **{**named, "backoff": QUICK})
+
+    with patch.object(mover_module, "supervise", quickly):
+        yield
 
 
 def told_to(*movers: Mover, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
