@@ -343,7 +343,9 @@ async def in_doubt_at_an_exchange(store: Store) -> Claim:
     later(store, LEASE)
     await store.verdicts.end_leases(LEASE, verdict_after=VERDICT_AFTER)
     later(store, VERDICT_AFTER)
-    await store.verdicts.settle_silent(VHOST, lambda _, sent: on_silence(sent, dead_letters=True))
+    await store.verdicts.settle_silent(
+        VHOST, None, lambda _, sent: on_silence(sent, dead_letters=True)
+    )
     return claim
 
 

@@ -24,9 +24,10 @@ from redrive.broker.private import PrivateNode
 from redrive.domain.filters import Filters
 from redrive.domain.letter import Result
 from redrive.domain.lifecycle import State
+from redrive.domain.revival import FULL_AGAIN
 from redrive.store.store import Store
 from redrive.work.replay_jobs import ReplayJobs
-from redrive.work.worker import FULL_AGAIN, Worker
+from redrive.work.worker import Worker
 from tests.faults.worker_process import Step, Trap
 from tests.services import scale
 from tests.services.collecting import has_consumers
