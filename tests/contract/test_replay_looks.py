@@ -8,7 +8,7 @@ import pytest
 
 from redrive.domain.filters import Filters
 from redrive.domain.ids import letter_id
-from redrive.domain.letter import Head, Letter, Result
+from redrive.domain.letter import Arrival, Head, Letter, Result
 from redrive.domain.lifecycle import State
 from redrive.domain.replay import Destination, ReplayOrder
 from redrive.store.replay_looks import Prospect, ReplayLooks
@@ -76,6 +76,38 @@ async def test_what_is_outstanding_or_doubtful_is_left_out_with_its_reason(
     told = {each.letter.id: each.why_not for each in await prospects(looks, every, doubtful=True)}
     assert told[first.letter.id] is None
     assert told[copy.letter.id] is None
+
+
+async def copied(store: Store) -> tuple[Arrival, Arrival]:
+    """A letter, and one that may be its second copy."""
+    first, copy = arrival(b"b"), arrival(b"b", redelivered=True)
+    await store.letters.add([first])
+    await store.letters.add([copy])
+    return first, copy
+
+
+async def why_not(looks: ReplayLooks, letter: Arrival) -> str | None:
+    found = {each.letter.id: each.why_not for each in await prospects(looks)}
+    return found[letter.letter.id]
+
+
+async def test_the_original_of_a_copy_that_was_discarded_is_sent_by_filter(
+    store: Store, looks: ReplayLooks
+) -> None:
+    first, copy = await copied(store)
+    await store.decisions.discard([copy.letter.id], "ann")
+    assert await why_not(looks, first) is None
+    await store.decisions.restore([copy.letter.id], "ann")
+    assert await why_not(looks, first) == "another letter may be a second copy of it"
+
+
+async def test_the_original_of_a_copy_that_may_have_been_consumed_is_left_out(
+    store: Store, looks: ReplayLooks
+) -> None:
+    first, copy = await copied(store)
+    await sent_by_a_worker(store, copy, state=State.MANUAL)
+    await store.decisions.discard([copy.letter.id], "ann")
+    assert await why_not(looks, first) == "another letter may be a second copy of it"
 
 
 async def test_refusals_are_counted_by_reason(store: Store, looks: ReplayLooks) -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from sqlalchemy import CTE, ColumnElement, ScalarSelect, func, select, update
+from sqlalchemy import CTE, ColumnElement, ScalarSelect, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from redrive.domain import metrics
@@ -282,12 +282,14 @@ def _order(letter: Letter, decision: Send) -> Order:
 
 
 async def copied_of(connection: AsyncConnection, ids: Sequence[str]) -> set[str]:
-    """Of these letters, those of which another may be a second copy."""
+    """Of these letters, those of which another may be a second copy. One that was put away and
+    never sent is settled: nobody has it, and nobody will."""
     found: set[str] = set()
     for some in chunks(ids):
         query = select(_LETTER.duplicate_of).where(
             is_one_of(connection, _LETTER.duplicate_of, some),
             _LETTER.duplicate_of.is_not(None),  # or the partial index could not serve
+            or_(_LETTER.status != State.ARCHIVED.value, _LETTER.generation > 0),
         )
         found.update((await connection.execute(query)).scalars())
     return found
