@@ -8,12 +8,13 @@ from collections.abc import Sequence
 import pytest
 from playwright.async_api import Locator, Page, expect
 
+from redrive.amqp import fields
 from redrive.domain.access import Role
 from redrive.domain.lifecycle import State
 from tests.browser.console import Console, accessibility_faults, scrolls_sideways
 from tests.browser.replaying import confirm_replay
 from tests.services.eventually import eventually_async
-from tests.services.letters import arrival, failed
+from tests.services.letters import arrival, died_in, failed
 
 
 async def some(console: Console, number: int, reason: str = "timed out") -> list[str]:
@@ -107,6 +108,7 @@ NOT_MEANT = {
     "status=pending&statsu=manual": 'There is no filter "statsu".',
     "queue=": 'The filter "Queue" is empty.',
     "queue=orders&queue=mail": 'The filter "Queue" is there twice.',
+    "possibleDuplicate=false": 'The filter "Possible duplicates" can only be "true".',
 }
 
 
@@ -137,6 +139,35 @@ async def test_states_can_be_chosen_and_carry_their_counts(console: Console) -> 
     await expect(page.get_by_text("timed out 0")).to_be_visible()
     await expect(page.get_by_text("timed out 1")).to_have_count(0)
     assert page.url.endswith("?status=archived")
+
+
+async def test_possible_duplicates_can_be_chosen_and_settled_together(console: Console) -> None:
+    headers = {**died_in("orders"), "redrive-id": fields.longstr("r-1")}
+    first, copy, other = await console.server.add(
+        arrival(headers=headers), arrival(headers=headers), failed("timed out")
+    )
+    page = await console.person("/letters")
+    rows = page.get_by_role("table", name="Letters").get_by_role("checkbox", name="Select letter")
+    await expect(rows).to_have_count(3)
+    choice = page.get_by_role("group", name="Copies").get_by_role("button")
+    await choice.click()
+    await expect(choice).to_have_attribute("aria-pressed", "true")
+    await expect(rows).to_have_count(1)
+    assert page.url.endswith("?possibleDuplicate=true")
+    assert await accessibility_faults(page) == []
+    other_page = await console.person(f"{page.url}&queue=orders", phone=True)
+    await expect(other_page.get_by_text("1 match")).to_be_visible()
+    assert not await scrolls_sideways(other_page)
+    await tick(page, copy)
+    await page.get_by_role("button", name="Discard…").click()
+    dialog = page.get_by_role("dialog", name="Discard 1 letter")
+    await dialog.get_by_role("button", name="Discard 1 letter").click()
+    await expect(page.get_by_text("1 letter discarded")).to_be_visible()
+    assert await states(console, [copy]) == {State.ARCHIVED}
+    assert await states(console, [first, other]) == {State.PENDING}
+    await choice.click()
+    await expect(rows).to_have_count(3)
+    assert page.url.endswith("/letters")
 
 
 async def test_a_list_longer_than_the_window_is_read_on_as_somebody_scrolls(

@@ -8,20 +8,23 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, insert, inspect, text
 
+from redrive.domain import metrics
 from redrive.domain.filters import Filters
 from redrive.domain.letter import Kept
+from redrive.domain.lifecycle import State
 from redrive.errors import SchemaNewer, SchemaOlder
 from redrive.store.engine import open_database
-from redrive.store.schema import REVISION, VERSION_TABLE
+from redrive.store.schema import REVISION, VERSION_TABLE, redrive_letter
 from redrive.store.store import Store, open_letter_store
-from tests.services.letters import failed, letter_store
+from tests.services.letters import BEGAN, failed, letter_store
 from tests.services.postgres import PrivatePostgres
 from tests.services.sending import all_is_consistent, claimed, come_back, sent, stored
 
@@ -179,6 +182,39 @@ async def test_every_upgrade_adds_only_what_the_version_before_need_not_know(dat
                 _, null, default = after[table][name]
                 assert null or default, f"{revision}: old versions cannot fill {table}.{name}"
         before = after
+
+
+ROW = {
+    **dict.fromkeys(("message_id", "vhost", "exchange", "routing_key", "collected_from"), "x"),
+    **dict.fromkeys(("error_type", "error_reason", "fingerprint", "deaths", "source"), "x"),
+    **dict.fromkeys(("retry_count", "priority", "size", "dlq_retry_count", "generation"), 0),
+    **dict.fromkeys(("first_failed_at", "last_failed_at", "created_at", "updated_at"), BEGAN),
+    "status": State.PENDING.value,
+    "tags": "[]",
+    "digest": b"",
+}
+"""A letter as schema 0006 demands it."""
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
+async def test_the_possible_duplicates_of_before_are_counted_by_the_upgrade(
+    request: pytest.FixtureRequest, tmp_path: Path, engine: str
+) -> None:
+    """As `redrive stats` would otherwise say none of those that it lists."""
+    files = f"sqlite:///{tmp_path}/redrive.db"
+    url = files if engine == "sqlite" else request.getfixturevalue("database")
+    await migrated(url, "0006")
+    database = open_database(url, ours=True)
+    async with database.writing() as connection:
+        for marked in (True, False, True):
+            row = ROW | {"id": str(uuid4()), "possible_duplicate": marked}
+            await connection.execute(insert(redrive_letter).values(row))
+    await database.close()
+    await migrated(url, REVISION)
+    store = await open_letter_store(url)
+    assert await store.counts.total(metrics.POSSIBLE_DUPLICATES.name) == 2
+    assert await store.decisions.count(Filters(possible_duplicate=True)) == 2
+    await store.close()
 
 
 def test_no_migration_takes_anything_away() -> None:

@@ -94,10 +94,34 @@ async def test_filters_choose_and_are_counted_exactly(
         assert count.json() == {"letters": len(expected)}
 
 
+async def test_possible_duplicates_are_chosen_counted_and_settled(
+    server: Server, client: httpx.AsyncClient
+) -> None:
+    headers = {**died_in("orders"), "redrive-id": fields.longstr("r-1")}
+    first, copy = await server.add(arrival(headers=headers), arrival(headers=headers))
+    await server.add(failed("another"))
+    copies = {"possibleDuplicate": "true"}
+    listed = await client.get(f"{V1}/letters", params=copies)
+    assert [item["id"] for item in listed.json()["items"]] == [copy]
+    assert (await client.get(f"{V1}/letters/count", params=copies)).json() == {"letters": 1}
+    elsewhere = {**copies, "queue": "billing"}
+    assert (await client.get(f"{V1}/letters/count", params=elsewhere)).json() == {"letters": 0}
+    beside = await client.get(f"{V1}/letters/{first}/neighbours", params=copies)
+    assert beside.json() == {"newer": copy, "older": None}
+    stats = await client.get(f"{V1}/stats")
+    fits(documents.Stats, stats)
+    assert stats.json()["possibleDuplicates"] == 1
+    chosen = {"filter": {"possibleDuplicate": True, "queue": "orders"}, "count": 1}
+    done = await client.post(f"{V1}/letters/discard", json=chosen)
+    assert done.json() == {"discarded": 1, "unchanged": []}
+
+
 @pytest.mark.parametrize(
     ("params", "where"),
     [
         ({"errortype": "x"}, "query.errortype"),
+        ({"possibleDuplicate": "false"}, "query.possibleDuplicate"),
+        ({"possibleDuplicate": ""}, "query.possibleDuplicate"),
         ({"limit": "0"}, "query.limit"),
         ({"status": "sleeping"}, "query.status.0"),
         ({"id": "1"}, "query.id.0"),

@@ -417,6 +417,51 @@ def test_all_that_match_are_archived(redrive: LetterCommands) -> None:
     assert exact(redrive)
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def on_either(request: pytest.FixtureRequest, redrive: LetterCommands) -> LetterCommands:
+    if request.param == "postgresql":
+        redrive.url = request.getfixturevalue("store_database")
+    return redrive
+
+
+def a_copy_each(*names: str, queue: str = "orders") -> list[Arrival]:
+    """Messages, and behind them the second copy of each."""
+    headers = [{**died_in(queue), "redrive-id": fields.longstr(name)} for name in names]
+    return [arrival(headers=each) for each in (*headers, *headers)]
+
+
+def test_all_possible_duplicates_of_a_group_are_settled_at_once(on_either: LetterCommands) -> None:
+    redrive = on_either
+    given = [*a_copy_each("a", "b"), *a_copy_each("c", queue="billing")]
+    first, second, copy, other_copy, _, elsewhere = redrive.add(*given)
+    group = given[0].letter.fingerprint
+    of_the_group = ("--group", group, "--possible-duplicate")
+    page = redrive.json("letters", "list", *of_the_group)
+    assert [item["id"] for item in page["items"]] == [other_copy, copy]
+    assert len(redrive.json("letters", "list", "--possible-duplicate")["items"]) == 3
+    code, out, err = redrive("letters", "discard", *of_the_group, "--yes")
+    assert (code, out, err) == (0, "", "redrive: discarded 2 letters\n")
+    away = {each.letter.id for each in redrive.kept() if each.letter.status is State.ARCHIVED}
+    assert away == {copy, other_copy}
+    assert redrive("letters", "discard", *of_the_group, "--yes")[0] == 3
+    assert kept(redrive, elsewhere).letter.status is State.PENDING
+    assert {kept(redrive, each).letter.status for each in (first, second)} == {State.PENDING}
+    assert exact(redrive)
+
+
+def test_possible_duplicates_alone_are_a_filter_and_not_every_letter(
+    redrive: LetterCommands,
+) -> None:
+    redrive.add(failed("x"))
+    assert redrive("letters", "discard", "--possible-duplicate", "--yes")[0] == 3
+    redrive.add(*a_copy_each("a"))
+    assert redrive.json("letters", "discard", "--possible-duplicate", "--yes") == {
+        "discarded": 1,
+        "unchanged": [],
+    }
+    assert states(redrive).count(State.PENDING) == 2
+
+
 def test_letters_that_may_not_change_are_counted_with_the_reason(redrive: LetterCommands) -> None:
     first, second, third = arrivals = [failed("x") for _ in range(3)]
     redrive.add(*arrivals)

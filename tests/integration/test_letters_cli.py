@@ -356,6 +356,19 @@ def test_stats_count_by_state_and_check_the_books(redrive: Redrive) -> None:
     assert "DIFFERS" not in out
 
 
+def test_stats_count_what_was_marked_as_a_possible_duplicate(redrive: Redrive) -> None:
+    redrive.add(failed("x"))
+    assert "\n0 possible duplicates marked\n" in redrive("stats")[1]
+    headers = {**died_in("orders"), "redrive-id": fields.longstr("r-1")}
+    *_, copy = redrive.add(*(arrival(headers=headers) for _ in range(3)))
+    redrive("letters", "discard", copy, "--yes")
+    said = "2 possible duplicates marked; see 'redrive letters list --possible-duplicate'\n"
+    for more in ((), ("--ledger",)):
+        assert said in redrive("stats", *more)[1]
+        assert redrive.json("stats", *more)["possibleDuplicates"] == 2
+    assert len(redrive.json("letters", "list", "--possible-duplicate")["items"]) == 2
+
+
 def test_books_that_are_not_exact_are_an_error(redrive: Redrive) -> None:
     redrive.add(failed("Order 1 not found"), failed("Order 2 not found"))
 

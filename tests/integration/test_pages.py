@@ -101,6 +101,8 @@ class Reader:
             dead("m1", put=put, body=BODY, at=lately),
             dead("m2", put=put, body=BODY, at=lately, queue="payments", key="payment.due"),
         )
+        if "--possible-duplicate" in words:
+            site.add(dead("m1", put=put, body=BODY, at=lately, redelivered=True))
         invented = {"ID": ids[1], "GROUP": site.letter(ids[1]).fingerprint}
         invented["FILE"], invented["GONE"] = self._cold_storage(site)
         text = json.dumps(words)

@@ -224,6 +224,16 @@ def test_a_filter_takes_doubtful_letters_when_told(site: Replaying, doubtful: st
     assert site.taken() == ["a", "a"]
 
 
+def test_once_the_copies_of_a_group_are_discarded_a_filter_sends_their_originals(
+    site: Replaying, doubtful: str
+) -> None:
+    group = site.letter(doubtful).fingerprint
+    discard = ("letters", "discard", "--group", group, "--possible-duplicate", "--yes")
+    assert site(*discard).code == 0
+    assert site("replay", "--group", group).code == 0
+    assert site.taken() == ["a"]
+
+
 # Elsewhere
 
 

@@ -75,8 +75,10 @@ def chosen(**options: Any) -> Selection:
         assert invocation is INVOCATION
         found.append(selection)
 
-    names = [name for name in inspect.signature(command).parameters if name != "invocation"]
-    command(INVOCATION, **{name: options.get(name) for name in names})
+    _, *parameters = inspect.signature(command).parameters.values()
+    given = {each.name: each.default for each in parameters}
+    assert options.keys() <= given.keys()
+    command(INVOCATION, **given | options)
     return found[0]
 
 
@@ -96,6 +98,7 @@ def test_every_filter_is_handed_on() -> None:
         group="g",
         source="s",
         tag="t",
+        possible_duplicate=True,
         start_date="2026-02-10",
         end_date="2026-02-11",
         search="x",
@@ -113,6 +116,7 @@ def test_every_filter_is_handed_on() -> None:
         group="g",
         source="s",
         tag="t",
+        possible_duplicate=True,
         created_from=datetime(2026, 2, 10, tzinfo=UTC),
         created_until=datetime(2026, 2, 11, 23, 59, 59, 999999, tzinfo=UTC),
         search="x",
@@ -168,7 +172,7 @@ def test_a_filtered_command_has_the_options_of_the_contract() -> None:
     options = {name for parameter in typer.main.get_command(app).params for name in parameter.opts}
     contract = (
         "--id --status --error-type --error-reason --queue --exchange --routing-key --group"
-        " --source --tag --start-date --end-date --min-age --search --limit"
+        " --source --tag --possible-duplicate --start-date --end-date --min-age --search --limit"
     )
     assert options >= {*contract.split(), "--own", "--output", "--config"}
 

@@ -64,6 +64,16 @@ def said(kind: type[Input], given: Any) -> list[str]:
             {"startDate": "1h", "endDate": "2h"},
             "Until: expected a time after the one it begins from",
         ),
+        (
+            SelectionPage,
+            {"possibleDuplicate": "false"},
+            "Possible duplicates: expected true, or no such filter",
+        ),
+        (
+            Chosen,
+            {"filter": {"possibleDuplicate": False}, "count": 1},
+            "Possible duplicates: expected true, or no such filter",
+        ),
         (SelectionPage, {"errortype": "x"}, "Errortype: there is nothing of this name here"),
         (SelectionPage, {"queue": "a\0"}, "Queue: it has a character that cannot be stored (NUL)"),
         (SelectionPage, {"queue": "a" * 1001}, "Queue: expected at most 1,000 characters"),

@@ -161,12 +161,14 @@ _OPTIONS = (
     texts=st.fixed_dictionaries(dict.fromkeys(_OPTIONS, _TEXT)),
     ids=_TEXTS,
     status=_TEXTS,
+    copies=st.booleans(),
     limit=st.none() | st.integers(1, 10),
 )
 def test_any_filters_are_a_selection_or_wrong_use(
     texts: dict[str, str | None],
     ids: list[str] | None,
     status: list[str] | None,
+    copies: bool,
     limit: int | None,
 ) -> None:
     found: list[Selection] = []
@@ -175,8 +177,11 @@ def test_any_filters_are_a_selection_or_wrong_use(
         found.append(selection)
 
     with contextlib.suppress(typer.BadParameter):
-        filtered(command)(None, **texts, id_=ids, status=status, limit=limit)
+        filtered(command)(
+            None, **texts, id_=ids, status=status, possible_duplicate=copies, limit=limit
+        )
         (selection,) = found
+        assert selection.given.possible_duplicate is copies
         assert selection.given.queue == texts["queue"]
         assert selection.limit == limit
 

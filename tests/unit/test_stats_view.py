@@ -30,7 +30,7 @@ def seen(view: StatsView, received: int, at: float) -> None:
     ledger = Ledger(received=received, returned=0, states={State.PENDING: received}, deleted=0)
     readings = Readings({metrics.RECEIVED.name: {(): received}})
     firing = {"name": "DLQBacklogGrowing", "phase": "firing"}
-    view.see(Stats(ledger, (GROUP,), True, None), readings, [firing], at)
+    view.see(Stats(ledger, (GROUP,), True, None, 0), readings, [firing], at)
 
 
 def drawn(view: StatsView, width: int = 100) -> str:

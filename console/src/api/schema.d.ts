@@ -2468,6 +2468,11 @@ export interface components {
              */
             minAge?: string | null;
             /**
+             * Possibleduplicate
+             * @description Only letters that may be a second copy of another.
+             */
+            possibleDuplicate?: true | null;
+            /**
              * Queue
              * @description Where it failed.
              */
@@ -2561,6 +2566,11 @@ export interface components {
             oldest: {
                 [key: string]: string;
             };
+            /**
+             * Possibleduplicates
+             * @description Letters that were marked as such when they were collected, of all time.
+             */
+            possibleDuplicates: number;
             /** Queues */
             queues: components["schemas"]["Named"][];
             /** Received */
@@ -3204,6 +3214,8 @@ export interface operations {
                 limit?: number;
                 /** @description Collected at least so long ago: `10m`. */
                 minAge?: string | null;
+                /** @description Only letters that may be a second copy of another. */
+                possibleDuplicate?: true | null;
                 /** @description Where it failed. */
                 queue?: string | null;
                 routingKey?: string | null;
@@ -3396,6 +3408,8 @@ export interface operations {
                 id?: string[];
                 /** @description Collected at least so long ago: `10m`. */
                 minAge?: string | null;
+                /** @description Only letters that may be a second copy of another. */
+                possibleDuplicate?: true | null;
                 /** @description Where it failed. */
                 queue?: string | null;
                 routingKey?: string | null;
@@ -3522,6 +3536,8 @@ export interface operations {
                 id?: string[];
                 /** @description Collected at least so long ago: `10m`. */
                 minAge?: string | null;
+                /** @description Only letters that may be a second copy of another. */
+                possibleDuplicate?: true | null;
                 /** @description Where it failed. */
                 queue?: string | null;
                 routingKey?: string | null;

@@ -165,6 +165,10 @@ def _filter_options(  # noqa: PLR0913  (each is an option)
     tag: Annotated[
         str | None, typer.Option(metavar="TAG", help="With this tag; wildcards too.")
     ] = None,
+    possible_duplicate: Annotated[
+        bool,
+        typer.Option("--possible-duplicate", help="Only what may be a second copy of a letter."),
+    ] = False,
     start_date: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="Collected then or later: a time, a day, or 2h (ago)."),
@@ -204,6 +208,7 @@ def _filter_options(  # noqa: PLR0913  (each is an option)
             group=group,
             source=source,
             tag=tag,
+            possible_duplicate=possible_duplicate,
             created_from=start,
             created_until=_until(end, min_age, now),
             search=search,

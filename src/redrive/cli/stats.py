@@ -125,6 +125,9 @@ def _show(found: Stats) -> None:
         f"{wording.plural(ledger.received, 'letter')} received, {ledger.deleted:,} deleted;"
         f" {wording.plural(ledger.returned, 'delivery', 'deliveries')} of letters that came back"
     )
+    marked = wording.plural(found.possible_duplicates, "possible duplicate")
+    where = "; see 'redrive letters list --possible-duplicate'" if found.possible_duplicates else ""
+    typer.echo(f"{marked} marked{where}")
     if found.top:
         typer.echo()
         if not found.all_groups:

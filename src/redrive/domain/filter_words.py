@@ -12,6 +12,7 @@ def described(filters: Filters, ids: Sequence[str] = (), limit: int | None = Non
     """What was asked for, in words. `ids`: letters that were named, as they were."""
     words = [f"letter {each}" for each in ids or filters.ids]
     words += [state.word for state in filters.status]
+    words += ["possible duplicate"] if filters.possible_duplicate else []
     words += [
         f"{name} {value}"
         for name, value in (

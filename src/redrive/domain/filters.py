@@ -45,6 +45,8 @@ class Filters:
     """A fingerprint."""
     source: str | None = None
     tag: str | None = None
+    possible_duplicate: bool = False
+    """Only letters that may be a second copy of another."""
     created_from: datetime | None = None
     """This moment or later."""
     created_until: datetime | None = None

@@ -91,6 +91,7 @@ def _all() -> tuple[Counter, ...]:
         Counter("replays_failed", metrics.ATTEMPTS, ("returned", "failed", "refused")),
         Counter("replays_in_doubt", metrics.ATTEMPTS, ("in_doubt",)),
         Counter("lease_takeovers", metrics.TAKEOVERS),
+        Counter("possible_duplicates", metrics.POSSIBLE_DUPLICATES),
         Counter("retries", metrics.RETRIES),
         Counter("messages_dead_lettered", metrics.DEAD),
         Counter("reconnects", metrics.RECONNECTS),

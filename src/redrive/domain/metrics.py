@@ -144,6 +144,10 @@ TAKEOVERS: Final = _counter(
     "replay",
     of="letter (the sending is in doubt), replay (another process goes on)",
 )
+POSSIBLE_DUPLICATES: Final = _counter(
+    "possible_duplicates_total",
+    "Letters that were marked as possible duplicates when they were collected.",
+)
 TIME_IN_DLQ: Final = _histogram(
     "time_in_dlq_seconds",
     "From the arrival of a letter until it was resolved.",
@@ -244,6 +248,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     ENTERED,
     ATTEMPTS,
     TAKEOVERS,
+    POSSIBLE_DUPLICATES,
     TIME_IN_DLQ,
     RETRIES,
     RETRIED,

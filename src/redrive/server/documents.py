@@ -273,6 +273,9 @@ class Waited(Document):
 
 
 class Stats(Ledger):
+    possible_duplicates: int = Field(
+        description="Letters that were marked as such when they were collected, of all time."
+    )
     groups: list[PlainGroup] = Field(description="Those with the most open letters.")
     error_types: list[Named]
     queues: list[Named]

@@ -21,6 +21,7 @@ _NAMES: Final = {
     "startDate": "From",
     "endDate": "Until",
     "minAge": "At least so old",
+    "possibleDuplicate": "Possible duplicates",
     "batchSize": "Letters a batch",
     "rate": "At most a second",
     "assignee": "Looked after by",

@@ -8,9 +8,16 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from redrive.domain.durations import parse_duration
@@ -57,6 +64,16 @@ _STATES: Final = [name for state in State for name in (state.value, state.word)]
 StateName = Annotated[str, AfterValidator(_state), Field(json_schema_extra={"enum": _STATES})]
 
 
+def _true(given: object) -> bool:
+    # False would choose every letter, and whoever writes it may mean all the others.
+    if given is not True and given != "true":
+        raise ValueError("expected true, or no such filter")
+    return True
+
+
+OnlyTrue = Annotated[Literal[True], BeforeValidator(_true)]
+
+
 class Input(BaseModel):
     """Something that a caller sends: camelCase, and nothing that is not known."""
 
@@ -80,6 +97,9 @@ class Selection(Input):
     group: Fingerprint | None = None
     source: SomeText | None = None
     tag: SomeText | None = None
+    possible_duplicate: OnlyTrue | None = Field(
+        None, description="Only letters that may be a second copy of another."
+    )
     start_date: Text | None = Field(None, description="A time, a day, or how long ago: `2h`.")
     end_date: Text | None = Field(None, description="The same; a day counts whole.")
     min_age: Text | None = Field(None, description="Collected at least so long ago: `10m`.")
@@ -121,6 +141,7 @@ class Selection(Input):
             group=self.group,
             source=self.source,
             tag=self.tag,
+            possible_duplicate=self.possible_duplicate is not None,
             created_from=start,
             created_until=end,
             search=self.search,

@@ -153,6 +153,8 @@ class _Batch:
             if arrival.envelope.redelivered and arrival.letter.id not in first_of
         ]
         first_of |= await self._find_redelivered(doubtful)
+        if first_of:
+            self._counts[metrics.POSSIBLE_DUPLICATES.name, ""] += len(first_of)
         return [
             linked(arrival, duplicate_of=first_of[arrival.letter.id])
             if arrival.letter.id in first_of

@@ -134,6 +134,12 @@ class Counts:
         async with self._database.reading() as connection:
             return await sum_counts(connection)
 
+    async def total(self, name: str) -> int:
+        """One count, whatever its labels."""
+        query = select(func.sum(_COUNT.delta)).where(_COUNT.name == name)
+        async with self._database.reading() as connection:
+            return int((await connection.execute(query)).scalar_one() or 0)
+
     async def compact(self) -> int:
         """Sum up the rows of each count, and forget processes; how many rows there were."""
         async with self._database.writing() as connection:

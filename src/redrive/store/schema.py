@@ -165,6 +165,14 @@ redrive_letter = Table(
         **_only("next_retry_at IS NOT NULL"),
     ),
     Index(None, "duplicate_of", **_only("duplicate_of IS NOT NULL")),
+    # Few letters are. SQLite, which keeps no statistics, knows by the equality that they are few.
+    Index(
+        None,
+        "possible_duplicate",
+        "id",
+        postgresql_where=text("possible_duplicate"),
+        sqlite_where=text("possible_duplicate = 1"),
+    ),
     # A sending changes a row twice: the second time in place, and no index has to know.
     postgresql_with={"fillfactor": 60},
 )

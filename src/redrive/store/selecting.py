@@ -18,6 +18,7 @@ from sqlalchemy import (
     literal,
     or_,
     select,
+    true,
 )
 
 from redrive.domain.filters import Filters, Searched
@@ -66,13 +67,10 @@ def conditions(filters: Filters, *, sqlite: bool) -> list[ColumnElement[bool]]:
     ):
         if text is not None:
             found.append(matches(column, text, sqlite=sqlite))
-    if filters.tag is not None and is_listed_by_tag(filters):
-        found.append(redrive_tag.c.tag == filters.tag)
-    elif filters.tag is not None:
-        tagged = select(redrive_tag.c.letter_id).where(
-            matches(redrive_tag.c.tag, filters.tag, sqlite=sqlite)
-        )
-        found.append(_LETTER.id.in_(tagged))
+    if filters.tag is not None:
+        found.append(_is_tagged(filters, filters.tag, sqlite=sqlite))
+    if filters.possible_duplicate:
+        found.append(_LETTER.possible_duplicate == true())
     if filters.created_from is not None:
         found.append(_LETTER.id >= first_id(filters.created_from))
     if filters.created_until is not None:
@@ -83,8 +81,18 @@ def conditions(filters: Filters, *, sqlite: bool) -> list[ColumnElement[bool]]:
 
 
 def is_listed_by_tag(filters: Filters) -> bool:
-    """Whether a query for these is joined with the letters of one tag."""
-    return filters.tag is not None and not is_glob(filters.tag)
+    """Whether a query for these is joined with the letters of one tag. Of possible duplicates,
+    which are few, each is asked for its tags."""
+    return filters.tag is not None and not is_glob(filters.tag) and not filters.possible_duplicate
+
+
+def _is_tagged(filters: Filters, tag: str, *, sqlite: bool) -> ColumnElement[bool]:
+    wanted = matches(redrive_tag.c.tag, tag, sqlite=sqlite)
+    if is_listed_by_tag(filters):
+        return wanted
+    if not is_glob(tag):
+        return exists().where(redrive_tag.c.letter_id == _LETTER.id, wanted)
+    return _LETTER.id.in_(select(redrive_tag.c.letter_id).where(wanted))
 
 
 def matches(column: Column[Any], text: str, *, sqlite: bool) -> ColumnElement[bool]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from redrive.domain import metrics
 from redrive.domain.filters import Audit, Group, Ledger
 from redrive.domain.lifecycle import OPEN_STATES
 from redrive.store.store import Store
@@ -25,6 +26,8 @@ class Stats:
     all_groups: bool
     """Whether every group was looked at, or only those that were hit last."""
     audit: Audit | None
+    possible_duplicates: int
+    """How many letters were ever marked as such when they were collected."""
 
 
 async def read_stats(store: Store, redaction: Redaction, *, ledger: bool) -> Stats:
@@ -37,6 +40,7 @@ async def read_stats(store: Store, redaction: Redaction, *, ledger: bool) -> Sta
         tuple(redaction.group(group) for group in ranked[:TOP] if open_letters(group)),
         page.next is None,
         audit,
+        await store.counts.total(metrics.POSSIBLE_DUPLICATES.name),
     )
 
 
@@ -48,4 +52,8 @@ def open_letters(group: Group) -> int:
 def stats_document(found: Stats) -> dict[str, Any]:
     """As programs see it."""
     document = audit_document(found.audit) if found.audit else ledger_document(found.ledger)
-    return {**document, "groups": [group_document(group) for group in found.top]}
+    return {
+        **document,
+        "possibleDuplicates": found.possible_duplicates,
+        "groups": [group_document(group) for group in found.top],
+    }

@@ -10,6 +10,7 @@ import { Chip, Choices, FilterBar, SearchInput } from "../../parts/FilterBar";
 import { count } from "../../parts/numbers";
 import { Page, Waiting } from "../../parts/Page";
 import { useShortcut } from "../../shortcuts/shortcuts";
+import { CopiesChoice } from "./CopiesChoice";
 import { FieldsDialog } from "./FieldsDialog";
 import { addressOfFilters, FIELDS, useLetterFilters, type LetterFilters } from "./filters";
 import styles from "./Letters.module.css";
@@ -98,6 +99,7 @@ function Filters({ filters }: { filters: LetterFilters }) {
           chosen={filters.status}
           onChange={(status) => filters.set({ status: status.map(wordOf) })}
         />
+        <CopiesChoice filters={filters} />
         <Button icon="filter" onClick={() => setOpen(true)}>
           Filters…
         </Button>

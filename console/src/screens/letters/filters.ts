@@ -5,7 +5,7 @@ import { useMemo } from "react";
 import { STATES, wordOf, type LettersQuery, type Selection, type State } from "../../api/documents";
 import { useUrlState } from "../../parts/useUrlState";
 
-/** Filters with a field of their own; `status` and `search` stand apart. */
+/** Filters with a field of their own; `status`, `search` and `possibleDuplicate` stand apart. */
 export const FIELDS = [
   { name: "errorType", label: "Error type", hint: "TIMEOUT*" },
   { name: "errorReason", label: "Reason", hint: "*no such currency*" },
@@ -29,6 +29,8 @@ export interface LetterFilters {
   selection: Selection;
   status: readonly State[];
   search: string;
+  /** Only letters that may be a second copy of another. */
+  possibleDuplicate: boolean;
   values: Partial<Record<FieldName, string>>;
   ids: readonly string[];
   any: boolean;
@@ -54,6 +56,7 @@ export function readFilters(parameters: URLSearchParams): Omit<LetterFilters, "s
   const status = STATES.filter((state) => parameters.getAll("status").some((each) => isState(each, state)));
   const ids = parameters.getAll("id");
   const search = parameters.get("search") ?? "";
+  const possibleDuplicate = parameters.get(COPIES) === "true";
   const values: Partial<Record<FieldName, string>> = {};
   for (const { name } of FIELDS) {
     const value = parameters.get(name);
@@ -63,6 +66,7 @@ export function readFilters(parameters: URLSearchParams): Omit<LetterFilters, "s
     ...values,
     ...(status.length > 0 ? { status: [...status] } : {}),
     ...(search ? { search } : {}),
+    ...(possibleDuplicate ? { possibleDuplicate } : {}),
     ...(ids.length > 0 ? { id: ids } : {}),
   };
   return {
@@ -70,6 +74,7 @@ export function readFilters(parameters: URLSearchParams): Omit<LetterFilters, "s
     selection,
     status,
     search,
+    possibleDuplicate,
     values,
     ids,
     any: Object.keys(selection).length > 0,
@@ -79,7 +84,8 @@ export function readFilters(parameters: URLSearchParams): Omit<LetterFilters, "s
 }
 
 const MANY: readonly string[] = ["status", "id"];
-const KNOWN: readonly string[] = [...MANY, "search", ...FIELDS.map(({ name }) => name)];
+const COPIES = "possibleDuplicate";
+const KNOWN: readonly string[] = [...MANY, "search", COPIES, ...FIELDS.map(({ name }) => name)];
 
 function isState(word: string, state: State): boolean {
   return word === state || `dlq_${word}` === state;
@@ -89,10 +95,11 @@ function faultsOf(parameters: URLSearchParams): string[] {
   const faults: string[] = [];
   for (const name of new Set(parameters.keys())) {
     const values = parameters.getAll(name);
-    const called = FIELDS.find((field) => field.name === name)?.label ?? name;
+    const called = name === COPIES ? "Possible duplicates" : (FIELDS.find((field) => field.name === name)?.label ?? name);
     if (!KNOWN.includes(name)) faults.push(`There is no filter "${name}".`);
     else if (values.some((value) => value === "")) faults.push(`The filter "${called}" is empty.`);
     else if (values.length > 1 && !MANY.includes(name)) faults.push(`The filter "${called}" is there twice.`);
+    else if (name === COPIES && values[0] !== "true") faults.push(`The filter "${called}" can only be "true".`);
   }
   for (const word of parameters.getAll("status")) {
     if (word.trim() === "" || STATES.some((state) => isState(word, state))) continue;

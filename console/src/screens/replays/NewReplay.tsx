@@ -11,6 +11,7 @@ import { Choices } from "../../parts/FilterBar";
 import { counted } from "../../parts/numbers";
 import { Page, Section } from "../../parts/Page";
 import { ReplayDialog } from "../letters/actions/ReplayDialog";
+import { CopiesChoice } from "../letters/CopiesChoice";
 import { addressOfFilters, FIELDS, useLetterFilters, type FieldName } from "../letters/filters";
 import { WrongFilters } from "../letters/WrongFilters";
 import styles from "./NewReplay.module.css";
@@ -66,6 +67,7 @@ export default function NewReplay() {
                 chosen={status}
                 onChange={(chosen) => set({ status: chosen.map(wordOf) }, { replace: true })}
               />
+              <CopiesChoice filters={filters} replace />
             </div>
             <Field label="Search" hint="A text anywhere in the letter.">
               {(ids) => (
