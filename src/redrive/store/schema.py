@@ -56,7 +56,7 @@ from redrive.domain.policy import LONGEST_NAME
 from redrive.domain.replay import ReplayState
 from redrive.store.types import LetterId, Moment
 
-REVISION: Final = "0007"
+REVISION: Final = "0008"
 """The newest migration. Revisions are numbers that grow."""
 VERSION_TABLE: Final = "redrive_version"
 
