@@ -324,6 +324,18 @@ async def test_a_replay_that_cannot_be_meant_is_refused(
     assert problem(answer) == (422, "invalid")
 
 
+async def test_an_order_by_what_may_take_for_ever_is_refused_and_says_what_to_give(
+    client: httpx.AsyncClient,
+) -> None:
+    order = {"orderedBy": "$[?search(@.name, '(a|a)*b')]"}
+    for path in ("replays", "replays/preview"):
+        count = {"count": 0} if path == "replays" else {}
+        answer = await client.post(f"{V1}/{path}", json={**count, **order})
+        assert problem(answer) == (422, "invalid")
+        (error,) = answer.json()["errors"]
+        assert "expected the path of one, such as $.order.id" in error["what"]
+
+
 async def test_a_replay_of_nothing_is_none(client: httpx.AsyncClient) -> None:
     answer = await client.post(f"{V1}/replays", json={"count": 0, "ignoreHealth": True})
     assert problem(answer) == (409, "nothing-matches")

@@ -495,6 +495,7 @@ WRONG_USE = [
     (["--queue", "orders", "--to", "queue:"], "expected queue:NAME or exchange:NAME"),
     (["--queue", "orders", "--ordered-by", "customer"], "expected header:NAME or a JSONPath"),
     (["--queue", "orders", "--ordered-by", "$.["], "is no JSONPath"),
+    (["--queue", "orders", "--ordered-by", "$..id"], "expected the path of one, such as"),
     (["--queue", "orders", "--rate", "fast"], "--rate: expected"),
     (["--queue", "orders", "--pause", "soon"], "--pause: expected"),
     (["--queue", "orders", "--batch-size", "0"], "--batch-size"),

@@ -181,6 +181,23 @@ async def test_a_job_that_a_breaker_holds_lets_others_go_first(vhost: Vhost, sto
     await holds(vhost.url, "orders", 1)
 
 
+async def test_a_job_with_an_order_that_is_taken_no_more_is_paused_and_the_worker_goes_on(
+    vhost: Vhost, store: Store
+) -> None:
+    """As a version before may have left it in the store."""
+    await lay_out(vhost.url, "orders", "bills")
+    await store.letters.add([of("orders", 1), of("bills", 2)])
+    old = await job(store, "orders", ordered_by="$[?search(@.name, '(a|a)*b')]")
+    async with running(store, Broker(vhost.url)):
+        await has_state(store, old, ReplayState.PAUSED)
+        other = await job(store, "bills")
+        await has_state(store, other, ReplayState.DONE)
+    found = await store.replays.get(old.id)
+    assert found is not None
+    assert "expected the path of one" in found.reason
+    assert await take_all(vhost.url, "orders") == []
+
+
 HOW = [{}, {"pause": 0.01}, {"ordered_by": "$.customer"}]
 IN_WORDS = ["in halves", "in turn", "in order"]
 

@@ -1940,7 +1940,7 @@ export interface components {
             limit?: number | null;
             /**
              * Orderedby
-             * @description `header:NAME` or a JSONPath: equal values keep their order.
+             * @description `header:NAME`, or the JSONPath of one value: equal values keep their order.
              */
             orderedBy?: string | null;
             /**
@@ -2382,7 +2382,7 @@ export interface components {
             limit?: number | null;
             /**
              * Orderedby
-             * @description `header:NAME` or a JSONPath: equal values keep their order.
+             * @description `header:NAME`, or the JSONPath of one value: equal values keep their order.
              */
             orderedBy?: string | null;
             /**

@@ -84,7 +84,10 @@ class ReplayWanted(Input):
     )
     ordered_by: (
         Annotated[str, Field(max_length=1000, pattern=NO_NUL), AfterValidator(_ordering)] | None
-    ) = Field(None, description="`header:NAME` or a JSONPath: equal values keep their order.")
+    ) = Field(
+        None,
+        description="`header:NAME`, or the JSONPath of one value: equal values keep their order.",
+    )
 
     drop_oldest: bool = Field(
         False, description="Also where a full queue drops its oldest messages for a letter."

@@ -1,10 +1,15 @@
-"""Letters that belong together, by a header or a JSONPath of their bodies, and keep their order."""
+"""Letters that belong together, by a header or a JSONPath of their bodies, and keep their order.
+
+A path is of RFC 9535 and of one value at most. Anybody who may replay gives one, and it is applied
+to bodies that nobody trusts, in a process that does much else: filters would run regular
+expressions over them, which may take for ever, and `..` and `*` can find far more than a body has.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 import jsonpath
 
@@ -24,13 +29,25 @@ def read_ordering(text: str) -> Key:
         name = text.removeprefix(_HEADER)
         return lambda envelope: _header(envelope, name)
     if text.startswith("$"):
-        try:
-            path = jsonpath.compile(text)
-        except jsonpath.JSONPathError as error:
-            reason = str(error).partition("\n")[0]  # a picture of the place follows
-            raise OrderRefused(f"{text!r} is no JSONPath: {reason}") from None
+        path = _path_of_one_value(text)
         return lambda envelope: _found(envelope, path)
     raise OrderRefused(f"expected header:NAME or a JSONPath such as $.order.id, got {text!r}")
+
+
+def _path_of_one_value(text: str) -> jsonpath.JSONPath:
+    try:
+        path = jsonpath.compile(text, strict=True)
+    except Exception as error:  # noqa: BLE001  (of many kinds, and not all are the library's own)
+        reason = str(error).partition("\n")[0]  # a picture of the place follows
+        raise OrderRefused(
+            f"{text!r} is no JSONPath: {reason}; expected the path of one value, such as $.order.id"
+        ) from None
+    if not isinstance(path, jsonpath.JSONPath) or not path.singular_query():
+        raise OrderRefused(
+            f"{text!r} may find several values: expected the path of one, such as $.order.id or"
+            " $.lines[0].sku, without *, '..', slices and filters"
+        )
+    return path
 
 
 def _header(envelope: Envelope, name: str) -> str | None:
@@ -41,7 +58,7 @@ def _header(envelope: Envelope, name: str) -> str | None:
     return None if value is None else repr(value)
 
 
-def _found(envelope: Envelope, path: Any) -> str | None:
+def _found(envelope: Envelope, path: jsonpath.JSONPath) -> str | None:
     properties = None
     try:
         properties = Properties.read(envelope.properties)

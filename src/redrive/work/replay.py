@@ -33,7 +33,7 @@ from redrive.domain.letter import Claim, Head, Letter, Result
 from redrive.domain.lifecycle import State
 from redrive.domain.replay import Destination, Replay
 from redrive.domain.revival import FULL_AGAIN
-from redrive.errors import ConnectionLost
+from redrive.errors import ConnectionLost, OrderRefused
 from redrive.store.fitting import BOUNDLESS
 from redrive.store.replays import Batch, Replays
 from redrive.store.sendings import Outcome
@@ -131,7 +131,12 @@ class ReplayRunner:
         return progress
 
     async def _run_in_turn(self, replay: Replay, take: Take, progress: Progress) -> None:
-        key = None if replay.ordered_by is None else read_ordering(replay.ordered_by)
+        try:
+            key = None if replay.ordered_by is None else read_ordering(replay.ordered_by)
+        except OrderRefused as refused:  # a job of a version that took more of them
+            with contextlib.suppress(OrderRefused):  # somebody else has ended or paused it
+                await self._replays.pause(replay.id, str(refused))
+            return
         pace = None if replay.rate is None else Rate(replay.rate)
         while not self._stopping.is_set():
             if not await self._until_ready(replay, progress):
