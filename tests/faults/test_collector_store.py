@@ -8,7 +8,6 @@ is marked.
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import threading
 import time
 from collections.abc import Iterator, MutableMapping, Sequence
@@ -42,6 +41,7 @@ from tests.services.collecting import (
 )
 from tests.services.eventually import eventually_async
 from tests.services.letters import failed, letter_store
+from tests.services.mounting import grow, small_disk
 from tests.services.moving import channel_to, declare, publish
 from tests.services.plugin import NewProxy, Vhost
 from tests.services.postgres import PrivatePostgres
@@ -437,27 +437,20 @@ async def test_a_broker_that_is_lost_amid_a_query_is_not_taken_for_a_store_that_
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 3 MB that can grow."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk], check=True)
-    yield disk
-    subprocess.run(["umount", "--lazy", disk], check=True)
-
-
-def grow(disk: Path) -> None:
-    subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
+    with small_disk(tmp_path / "disk", megabytes=3) as mounted:
+        yield mounted
 
 
 async def test_on_a_full_disk_messages_stay_in_the_broker_until_there_is_room(
-    vhost: Vhost, small_disk: Path
+    vhost: Vhost, disk: Path
 ) -> None:
     names = expected(100)
     large = [dead_message(each, number) for number, each in enumerate(names)]
     messages = [Publish("", QUEUE, each.properties, each.body + bytes(100_000)) for each in large]
     await declare(vhost.url, QUEUE, "quorum")
-    async with letter_store(f"sqlite:///{small_disk}/redrive.db") as store:
+    async with letter_store(f"sqlite:///{disk}/redrive.db") as store:
         with structlog.testing.capture_logs() as said:
             limits = Limits(prefetch=10)
             async with collecting(vhost.url, store.letters, limits=limits) as running:
@@ -471,7 +464,7 @@ async def test_on_a_full_disk_messages_stay_in_the_broker_until_there_is_room(
                 assert (await store.books.audit()).exact
                 async with channel_to(vhost.url) as channel:
                     assert (await channel.inspect_queue(QUEUE))[0] >= len(names) - acked - 10
-                await asyncio.to_thread(grow, small_disk)
+                await asyncio.to_thread(grow, disk, megabytes=64)
                 await running.has_acked(len(names), within=WITHIN)
         found = await found_in(store, names)
     assert found.sound, found
@@ -498,7 +491,7 @@ class Proofs:
 
 
 async def test_a_disk_with_room_for_little_wears_no_message_out(
-    vhost: Vhost, small_disk: Path, monkeypatch: pytest.MonkeyPatch
+    vhost: Vhost, disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A proof that fits where the messages do not would have them taken and returned for ever."""
     monkeypatch.setattr(keeper, "PATIENCE", 0.5)
@@ -506,7 +499,7 @@ async def test_a_disk_with_room_for_little_wears_no_message_out(
     large = [dead_message(each, number) for number, each in enumerate(names)]
     messages = [Publish("", QUEUE, each.properties, each.body + bytes(200_000)) for each in large]
     await declare(vhost.url, QUEUE, "quorum", **{"x-delivery-limit": 2})
-    async with letter_store(f"sqlite:///{small_disk}/redrive.db") as store:
+    async with letter_store(f"sqlite:///{disk}/redrive.db") as store:
         await publish(vhost.url, messages)
         proofs = Proofs(store)
         with structlog.testing.capture_logs() as said:
@@ -525,7 +518,7 @@ async def test_a_disk_with_room_for_little_wears_no_message_out(
                 await eventually_async(lambda: proofs.asked > before + 5)
                 assert await is_left()
                 assert not [each for each in said if each["event"] == "collector.store_back"]
-                await asyncio.to_thread(grow, small_disk)
+                await asyncio.to_thread(grow, disk, megabytes=64)
                 await has_all(store, names, within=WITHIN)
         found = await found_in(store, names)
     assert found.sound, found

@@ -5,9 +5,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sqlite3
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +12,7 @@ import pytest
 from redrive.store.schema import REVISION, VERSION_TABLE
 from tests.services.letter_commands import LetterCommands, nothing_of_this_machine
 from tests.services.letters import failed
+from tests.services.mounting import read_only, small_disk
 
 Redrive = LetterCommands
 
@@ -107,17 +105,6 @@ def test_of_a_file_that_was_cut_the_error_says_to_restore_a_backup(redrive: Redr
 # Not to be written
 
 
-@contextmanager
-def read_only(folder: Path) -> Iterator[None]:
-    """Mount a folder read-only meanwhile."""
-    subprocess.run(["mount", "--bind", folder, folder], check=True)
-    try:
-        subprocess.run(["mount", "-o", "remount,bind,ro", folder], check=True)
-        yield
-    finally:
-        subprocess.run(["umount", "--lazy", folder], check=True)
-
-
 def test_a_store_on_a_read_only_file_system_can_be_read(redrive: Redrive) -> None:
     (letter_id,) = redrive.add(failed("x"))
     (redrive.folder / "redrive.db.lock").unlink()
@@ -131,21 +118,9 @@ def test_a_store_on_a_read_only_file_system_can_be_read(redrive: Redrive) -> Non
     assert "copy the file to a folder that can be written" in err
 
 
-@contextmanager
-def small_disk(folder: Path) -> Iterator[None]:
-    """Mount one of 8 MB meanwhile."""
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", folder], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "--lazy", folder], check=True)
-
-
 def test_of_a_full_disk_the_error_says_to_look_at_the_disk(redrive: Redrive) -> None:
     redrive.add(failed("x"))
-    disk = redrive.folder / "disk"
-    with small_disk(disk):
+    with small_disk(redrive.folder / "disk", megabytes=8) as disk:
         shutil.copy(redrive.folder / "redrive.db", disk)
         with (disk / "filling").open("wb", buffering=0) as file, contextlib.suppress(OSError):
             while file.write(bytes(4096)):
