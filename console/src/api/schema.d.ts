@@ -1060,7 +1060,10 @@ export interface components {
             action: string;
             /** Actor */
             actor: string;
-            /** Address */
+            /**
+             * Address
+             * @description Of a command: the name of its machine.
+             */
             address: string;
             /** At */
             at: string;
@@ -1072,10 +1075,10 @@ export interface components {
             id: number;
             /**
              * Outcome
-             * @description The HTTP status; null: it has not ended, or died.
+             * @description The HTTP status, of a command that of such a request; null: it has not ended, or died.
              */
             outcome: number | null;
-            /** @description Null: of a login that was refused. */
+            /** @description Null: of a login that was refused. Of a command: `admin`. */
             role: components["schemas"]["Role"] | null;
         };
         /** AuditPage */

@@ -1,7 +1,8 @@
 """`redrive alerts`: how alerts stand, whether sinks can be reached, and silences.
 
 Guarantees: `test` sends a message that says it is a test, at once and from here, to every sink that
-the alert has, and exits 1 if one of them did not take it. A silence hides messages, nothing else.
+the alert has, and exits 1 if one of them did not take it. A silence hides messages, nothing else,
+and is in the audit log.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from redrive import runtime
 from redrive.cli import wording
 from redrive.cli.actor import actor
 from redrive.cli.app import group
+from redrive.cli.auditing import audited
 from redrive.cli.filters import NOTHING_MATCHED
 from redrive.cli.invocation import Invocation, Output, invoked
 from redrive.cli.rendering import Cell, Column, Marked, note, one_line, print_json, print_table
 from redrive.domain.alerting import LONGEST_SILENCE, Phase, Rule, Telling, Told
-from redrive.domain.durations import parse_duration
+from redrive.domain.durations import format_duration, parse_duration
 from redrive.errors import OrderRefused, SinkFailed
 
 if TYPE_CHECKING:
@@ -188,10 +190,14 @@ def _duration(text: str) -> timedelta:
 
 
 async def _silence(settings: Settings, name: str, lasts: timedelta, reason: str) -> None:
-    async with runtime.store(settings) as store:
+    told = {"name": name, "for": format_duration(lasts), "reason": reason}
+    async with runtime.store(settings) as store, audited(store.audit_log, "alerts.silence", told):
         await store.alerts.silence(name, lasts, reason, actor())
 
 
 async def _end(settings: Settings, name: str) -> bool:
-    async with runtime.store(settings) as store:
+    async with (
+        runtime.store(settings) as store,
+        audited(store.audit_log, "alerts.hear", {"name": name}),
+    ):
         return await store.alerts.end_silence(name)

@@ -2,7 +2,7 @@
 
 Guarantees: `force` holds until `release`, whatever happens; beneath it the breaker goes on
 counting, and `release` gives it back to what it would be. Every process follows with its next
-letter.
+letter. Both are in the audit log.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import typer
 from redrive import runtime
 from redrive.cli import wording
 from redrive.cli.app import group
+from redrive.cli.auditing import audited
 from redrive.cli.filters import NOTHING_MATCHED
 from redrive.cli.invocation import Invocation, Output, invoked
 from redrive.cli.rendering import Cell, Column, Marked, note, one_line, print_json, print_table
@@ -103,7 +104,10 @@ def release(invocation: Invocation, queue: _Queue) -> None:
 
 
 async def _force(settings: Settings, queue: str, position: Position | None) -> Breaker:
-    async with runtime.store(settings) as store:
+    action, told = "breakers.release", {"queue": queue}
+    if position is not None:
+        action, told = "breakers.force", {**told, "position": position.value}
+    async with runtime.store(settings) as store, audited(store.audit_log, action, told):
         return await store.breakers.force(runtime.addresses(settings)[0].vhost, queue, position)
 
 

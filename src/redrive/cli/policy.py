@@ -2,23 +2,27 @@
 
 Guarantees: `list` shows everything that is configured, wherever it stands, and of each entry
 whether it counts and why not. `set` and `delete` change the table `dlq_event_config` and nothing
-else; running retriers follow within 5 seconds. `delete` asks first.
+else, and are in the audit log; running retriers follow within 5 seconds. `delete` asks first.
 """
 
 from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from redrive import runtime
 from redrive.cli.app import group
 from redrive.cli.asking import ask
+from redrive.cli.auditing import audited, require
 from redrive.cli.invocation import Invocation, Output, invoked
 from redrive.cli.rendering import note, print_json, print_table
 from redrive.domain.policy import DEFAULT_MAX_RETRIES, PolicyEntry, refusal, slip
+
+if TYPE_CHECKING:
+    from redrive.settings import Settings
 
 app = group("policy")
 
@@ -68,15 +72,7 @@ def set_(
     if problem:
         raise typer.BadParameter(problem)
     settings = invocation.load().settings
-    outcome = runtime.run_async(
-        runtime.set_policy(
-            settings,
-            name,
-            max_retries,
-            return_to=return_to.value if return_to else None,
-            retry_expired=retry_expired,
-        )
-    )
+    outcome = runtime.run_async(_set(settings, name, max_retries, return_to, retry_expired))
     if invocation.output is Output.JSON:
         print_json({"name": name, "maxRetries": max_retries, "outcome": outcome})
     else:
@@ -84,6 +80,31 @@ def set_(
         typer.echo(f"{outcome} {name}: max retries {max_retries}{way}")
     if suspect := slip(name):
         note(suspect)
+
+
+async def _set(
+    settings: Settings,
+    name: str,
+    max_retries: int,
+    return_to: ReturnTo | None,
+    retry_expired: bool | None,
+) -> str:
+    told: dict[str, Any] = {"name": name, "maxRetries": max_retries}
+    if return_to is not None:
+        told["returnTo"] = return_to.value
+    if retry_expired is not None:
+        told["retryExpired"] = retry_expired
+    async with (
+        runtime.store(settings, make=True) as store,
+        audited(store.audit_log, "policies.set", told),
+    ):
+        return await runtime.set_policy(
+            settings,
+            name,
+            max_retries,
+            return_to=return_to.value if return_to else None,
+            retry_expired=retry_expired,
+        )
 
 
 @app.command()
@@ -98,7 +119,7 @@ def delete(
     settings = invocation.load().settings
     if not yes:
         _ask(name)
-    rows = runtime.run_async(runtime.delete_policy(settings, name))
+    rows = runtime.run_async(_delete(settings, name))
     if invocation.output is Output.JSON:
         print_json({"name": name, "rows": rows})
     elif rows:
@@ -106,6 +127,17 @@ def delete(
     if not rows:
         typer.echo(f"redrive: the database has no policy {name!r}", err=True)
         raise typer.Exit(_NOTHING_MATCHED)
+
+
+async def _delete(settings: Settings, name: str) -> int:
+    async with runtime.store(settings) as store:
+        try:
+            async with audited(store.audit_log, "policies.delete", {"name": name}):
+                rows = await runtime.delete_policy(settings, name)
+                require(rows, name)
+        except LookupError:
+            return 0
+    return rows
 
 
 def _ask(name: str) -> None:

@@ -2,7 +2,7 @@
 
 Guarantees: pausing and cancelling take effect after the batch that is being sent; what was not sent
 stays as it is. A job that another process runs is not run twice: `resume` takes it over only when
-that process has given no sign of life for a whole lease.
+that process has given no sign of life for a whole lease. All three are in the audit log.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import typer
 from redrive import runtime
 from redrive.cli import wording
 from redrive.cli.app import group
+from redrive.cli.auditing import audited
 from redrive.cli.filters import NOTHING_MATCHED, whole_id
 from redrive.cli.invocation import Invocation, Output, invoked
 from redrive.cli.rendering import (
@@ -191,7 +192,9 @@ def pause(invocation: Invocation, replay: _Id, *, reason: _Reason = "") -> None:
 async def _pause(settings: Settings, beginning: str, reason: str) -> Replay:
     async with runtime.store(settings) as store:
         replay_id = await whole_id(runtime.replay_looks(store), beginning, "replay")
-        return await store.replays.pause(replay_id, reason)
+        told = {"replay": replay_id, "reason": reason}
+        async with audited(store.audit_log, "replays.pause", told):
+            return await store.replays.pause(replay_id, reason)
 
 
 @app.command()
@@ -205,7 +208,9 @@ def cancel(invocation: Invocation, replay: _Id, *, reason: _Reason = "") -> None
 async def _cancel(settings: Settings, beginning: str, reason: str) -> Replay:
     async with runtime.store(settings) as store:
         replay_id = await whole_id(runtime.replay_looks(store), beginning, "replay")
-        return await store.replays.cancel(replay_id, reason)
+        told = {"replay": replay_id, "reason": reason}
+        async with audited(store.audit_log, "replays.cancel", told):
+            return await store.replays.cancel(replay_id, reason)
 
 
 def _changed(replay: Replay, output: Output) -> None:
@@ -247,7 +252,11 @@ def resume(
             lease = wording.span(session.lease)
             note(f"{seen.locked_by} has run it until now: waits {lease} for a sign of life")
 
-        return await session.take_over(replay_id, stopping, on_wait=wait)
+        async with (
+            runtime.store(settings) as store,
+            audited(store.audit_log, "replays.resume", {"replay": replay_id}),
+        ):
+            return await session.take_over(replay_id, stopping, on_wait=wait)
 
     ended = runtime.run_async(run_here(settings, take))
     assert ended is not None
@@ -272,4 +281,5 @@ async def _hand_over(settings: Settings, beginning: str) -> Replay:
         found = await store.replays.get(replay_id)
         if found is not None and found.state is ReplayState.RUNNING:
             return found
-        return await store.replays.resume(replay_id)
+        async with audited(store.audit_log, "replays.resume", {"replay": replay_id}):
+            return await store.replays.resume(replay_id)

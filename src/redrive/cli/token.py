@@ -2,7 +2,7 @@
 
 Guarantees: a token's secret is printed once, on stdout and nowhere else; the store has a digest of
 it. A revoked token is refused with the next request. The last that somebody could log in with is
-not revoked.
+not revoked. What is made and revoked is in the audit log.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from redrive import runtime
 from redrive.cli import wording
 from redrive.cli.actor import actor
 from redrive.cli.app import group
+from redrive.cli.auditing import audited
 from redrive.cli.filters import NOTHING_MATCHED
 from redrive.cli.invocation import Invocation, Output, invoked
 from redrive.cli.rendering import Cell, Column, Marked, note, one_line, print_json, print_table
@@ -69,7 +70,11 @@ async def _create(
     from redrive.work.passwords import PREFIX, digest, new_secret  # noqa: PLC0415
 
     secret = PREFIX + new_secret()
-    async with runtime.store(settings, make=True) as store:
+    told = {"name": name, "role": role.value, "days": None if lasts is None else lasts.days}
+    async with (
+        runtime.store(settings, make=True) as store,
+        audited(store.audit_log, "tokens.create", told) as entry,
+    ):
         token = await store.access.add_token(
             letter_id(datetime.now(UTC), secrets.randbits(74)),
             digest(secret),
@@ -78,6 +83,7 @@ async def _create(
             by=actor(),
             lasts=lasts,
         )
+        entry["id"] = token.id
     return token, secret
 
 
@@ -143,7 +149,8 @@ async def _revoke(settings: Settings, wanted: str) -> tuple[list[Token], Redrive
         ]
         try:
             for each in found:
-                gone = await store.access.revoke(each.id)
+                async with audited(store.audit_log, "tokens.revoke", {"id": each.id}):
+                    gone = await store.access.revoke(each.id)
                 if gone is not None:
                     revoked.append(gone)
         except RedriveError as error:

@@ -1,7 +1,8 @@
 """`redrive user`: the people who can log in to the API and the console.
 
 Guarantees: a password is read from the terminal without being shown, or from stdin; never from the
-command line, where others could see it. Who is changed or deleted is logged out at once.
+command line, where others could see it. Who is changed or deleted is logged out at once. Both are
+in the audit log.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import typer
 
 from redrive import runtime
 from redrive.cli.app import group
+from redrive.cli.auditing import audited, require
 from redrive.cli.filters import NOTHING_MATCHED
 from redrive.cli.invocation import Invocation, Output, invoked
 from redrive.cli.rendering import Column, note, one_line, print_json, print_table
@@ -67,9 +69,11 @@ async def _set(settings: Settings, name: str, role: Role, password: str | None) 
     from redrive.work.passwords import Passwords  # noqa: PLC0415  (argon2 is slow to import)
 
     hashed = None if password is None else await Passwords().hash(password)
+    told = {"name": name, "role": role.value, "password": hashed is not None}
     async with runtime.store(settings, make=True) as store:
         try:
-            return await store.access.set_user(name, role, hashed)
+            async with audited(store.audit_log, "users.set", told):
+                return await store.access.set_user(name, role, hashed)
         except LookupError:
             return None
 
@@ -108,4 +112,9 @@ def delete(invocation: Invocation, name: _Name) -> None:
 
 async def _delete(settings: Settings, name: str) -> bool:
     async with runtime.store(settings) as store:
-        return await store.access.delete_user(name)
+        try:
+            async with audited(store.audit_log, "users.delete", {"name": name}):
+                require(await store.access.delete_user(name), name)
+        except LookupError:
+            return False
+    return True

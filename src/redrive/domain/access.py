@@ -78,13 +78,14 @@ class AuditEntry:
     role: Role | None
     """None: nobody knew who it was, as of a login that was refused."""
     address: str
-    """Where the request came from."""
+    """Where the request came from; of a command, the name of its machine."""
     action: str
     """What was done: `letters.discard`."""
     detail: str
     """With what: a JSON object, such as the filter and the count."""
     outcome: int | None
-    """The HTTP status it was answered with; None: it was not, so it may or may not be done."""
+    """The HTTP status it was answered with, or would have been if a command had been a request;
+    None: it was not, so it may or may not be done."""
 
 
 LOGIN: Final = "session.begin"

@@ -523,11 +523,16 @@ class AuditEntry(Document):
     id: int
     at: Time
     actor: str
-    role: Role | None = Field(description="Null: of a login that was refused.")
-    address: str
+    role: Role | None = Field(
+        description="Null: of a login that was refused. Of a command: `admin`."
+    )
+    address: str = Field(description="Of a command: the name of its machine.")
     action: str
     detail: dict[str, Any]
-    outcome: int | None = Field(description="The HTTP status; null: it has not ended, or died.")
+    outcome: int | None = Field(
+        description="The HTTP status, of a command that of such a request; null: it has not ended,"
+        " or died."
+    )
 
 
 class AuditPage(Document):

@@ -120,6 +120,13 @@ def problem_of(error: RedriveError) -> Problem:
     return Problem(500, "failed", str(error), remedy=error.remedy)
 
 
+def status_of(error: Exception) -> int:
+    """The status that an error is answered with."""
+    if isinstance(error, Problem):
+        return error.status
+    return problem_of(error).status if isinstance(error, RedriveError) else 500
+
+
 def problem_for_anybody(error: RedriveError) -> Problem:
     """The same for who is not logged in: what is wrong here is in the log, and not for them."""
     problem = problem_of(error)
