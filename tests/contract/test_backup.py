@@ -18,15 +18,28 @@ from sqlalchemy import Connection, insert, inspect, text
 
 from redrive.domain import metrics
 from redrive.domain.filters import Filters
-from redrive.domain.letter import Kept
+from redrive.domain.letter import Kept, Result
 from redrive.domain.lifecycle import State
+from redrive.domain.replay import Destination, Replay, ReplayOrder, ReplayState
 from redrive.errors import SchemaNewer, SchemaOlder
 from redrive.store.engine import open_database
 from redrive.store.schema import REVISION, VERSION_TABLE, redrive_letter
+from redrive.store.sendings import Outcome
 from redrive.store.store import Store, open_letter_store
 from tests.services.letters import BEGAN, failed, letter_store
 from tests.services.postgres import PrivatePostgres
-from tests.services.sending import all_is_consistent, claimed, come_back, sent, stored
+from tests.services.sending import (
+    LEASE,
+    VERDICT_AFTER,
+    VHOST,
+    all_is_consistent,
+    claimed,
+    come_back,
+    later,
+    new_id,
+    sent,
+    stored,
+)
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/backup.md"
 RULE_SINCE = "0003"
@@ -65,27 +78,39 @@ async def content(store: Store) -> list[Kept]:
     return [kept async for kept in store.letters.stream(Filters())]
 
 
+class SqliteFile:
+    """A store in a file, which the commands of the page back up and restore."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._backup = folder / "var", folder / "backup"
+        self._folder.mkdir()
+        self._backup.mkdir()
+        self.url = f"sqlite:///{self._folder}/redrive.db"
+
+    async def back_up(self) -> None:
+        python = "/opt/redrive/bin/python"
+        await self._do(on_the_page(f"{python} -c").replace(python, sys.executable))
+
+    async def restore(self) -> None:
+        await self._do(on_the_page("rm --force"))
+        line = on_the_page("install --owner redrive")
+        await self._do(line.replace("--owner redrive --group redrive ", ""))
+
+    async def _do(self, line: str) -> None:
+        here = line.replace("/var/lib/redrive", str(self._folder))
+        await asyncio.to_thread(shell, here.replace("/backup", str(self._backup)))
+
+
 async def test_a_sqlite_store_is_backed_up_while_it_is_used_and_restored(tmp_path: Path) -> None:
-    folder, backup = tmp_path / "var", tmp_path / "backup"
-    folder.mkdir()
-    backup.mkdir()
-
-    def here(line: str) -> str:
-        return line.replace("/var/lib/redrive", str(folder)).replace("/backup", str(backup))
-
-    url = f"sqlite:///{folder}/redrive.db"
-    async with letter_store(url) as store:
+    file = SqliteFile(tmp_path)
+    async with letter_store(file.url) as store:
         await filled(store)
         before = await content(store)
-        python = "/opt/redrive/bin/python"
-        line = on_the_page(f"{python} -c").replace(python, sys.executable)
-        await asyncio.to_thread(shell, here(line))
+        await file.back_up()
         await stored(store, 3)  # after the backup
         assert len(await content(store)) == len(before) + 3
-    lines = [on_the_page("rm --force"), on_the_page("install --owner redrive")]
-    for line in lines:
-        await asyncio.to_thread(shell, here(line.replace("--owner redrive --group redrive ", "")))
-    async with letter_store(url) as store:
+    await file.restore()
+    async with letter_store(file.url) as store:
         assert await content(store) == before
         await all_is_consistent(store)
         assert await claimed(store), "it is worked with as ever"
@@ -122,6 +147,57 @@ async def test_a_postgresql_store_is_dumped_while_it_is_used_and_restored(
             restored = await connection.run_sync(lambda sync: inspect(sync).get_table_names())
         assert ("of_others" in restored) is (tables == "")
     postgres.drop_database(empty)
+
+
+# A replay that ran
+
+
+async def batch_of(store: Store, job: Replay, worker: str) -> list[str]:
+    """A worker takes the job, and sends a batch of it; the letters of that."""
+    ours = await store.replays.begin(job.id, worker, LEASE)
+    batch = await store.replays.take_batch(
+        ours, worker, lambda letter: Destination(queue=letter.queue)
+    )
+    outcomes = [Outcome(claim=claim, result=Result.SENT) for claim in batch.claims]
+    await store.replays.record(worker, outcomes, verdict_after=VERDICT_AFTER)
+    return [claim.letter.id for claim in batch.claims]
+
+
+async def test_a_replay_that_ran_when_the_backup_was_taken_goes_on_unless_it_is_ended_before(
+    tmp_path: Path,
+) -> None:
+    file = SqliteFile(tmp_path)
+    async with letter_store(file.url) as store:
+        ids = await stored(store, 4)
+        order = ReplayOrder(actor="ann", described="all", batch_size=2)
+        job = await store.replays.create(new_id(), VHOST, Filters(), order)
+        assert job is not None
+        assert await batch_of(store, job, "old") == ids[:2]
+        await file.back_up()
+        assert await batch_of(store, job, "old") == ids[2:]
+        ended = await store.replays.get(job.id)
+        assert ended is not None
+        assert ended.state is ReplayState.DONE
+    await file.restore()
+    async with letter_store(file.url) as store:
+        later(store, LEASE)  # it was restored long after the backup
+        taken = await store.replays.take(VHOST, "new", LEASE)
+        assert taken is not None
+        assert (taken.id, taken.position) == (job.id, 2)
+        assert await batch_of(store, taken, "new") == ids[2:], "they go a second time"
+    for state in (ReplayState.CANCELLED, ReplayState.PAUSED):
+        await file.restore()
+        async with letter_store(file.url) as store:
+            later(store, LEASE)
+            if state is ReplayState.CANCELLED:
+                await store.replays.cancel(job.id, "restored")
+            else:
+                await store.replays.pause(job.id, "restored")
+            assert await store.replays.take(VHOST, "new", LEASE) is None
+            found = await store.replays.get(job.id)
+            assert found is not None
+            assert (found.state, found.position) == (state, 2)
+            await all_is_consistent(store)
 
 
 # Old and new side by side
