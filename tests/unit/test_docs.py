@@ -17,7 +17,16 @@ from redrive.settings.layers import CONVENTIONAL_VARIABLES, SYSTEM_FILE
 from redrive.settings.section import fields_of
 from scripts.commands_page import OF_EVERY_COMMAND, all_commands, filter_options
 from scripts.settings_page import ROW, lists_of_tables
-from tests.services.pages import BESIDE, PAGES, ROOT, Link, anchors_of, commands_in, links_in
+from tests.services.pages import (
+    BESIDE,
+    PAGES,
+    ROOT,
+    Link,
+    anchors_of,
+    blocks_in,
+    commands_in,
+    links_in,
+)
 
 REFERENCE = ROOT / "docs" / "reference"
 
@@ -114,6 +123,32 @@ def test_the_example_file_is_right(tmp_path: Path) -> None:
     loaded = load(environ={}, config=file)
     shown = {key for key, source in loaded.sources.items() if source.kind == "file"}
     assert shown >= {key for key in KEYS if not key.startswith("topology.names.")}
+
+
+def settings_in(page: Path) -> list[str]:
+    """What a page shows of a settings file."""
+    return [text for kind, text in blocks_in(page) if kind == "toml"]
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if settings_in(page)], ids=lambda p: p.stem
+)
+def test_the_settings_that_a_page_shows_are_right(page: Path, tmp_path: Path) -> None:
+    """All of a page stand in one file: a rule names sinks that were shown before."""
+    file = tmp_path / "redrive.toml"
+    file.write_text("\n".join(settings_in(page)))
+    loaded = load(environ={"HOME": str(tmp_path)}, config=file)
+    assert "file" in {source.kind for source in loaded.sources.values()}
+
+
+def test_every_block_of_settings_says_that_it_is_one_so_that_it_is_tried() -> None:
+    sections = {key.partition(".")[0] for key in KEYS}
+    tables = re.compile(rf"^\[\[?({'|'.join(sections)})\b", re.MULTILINE)
+    blocks = [
+        (page.stem, kind) for page in PAGES for kind, text in blocks_in(page) if tables.search(text)
+    ]
+    assert len(blocks) > 5
+    assert [block for block in blocks if block[1] != "toml"] == []
 
 
 def test_every_command_is_documented_and_no_other() -> None:
