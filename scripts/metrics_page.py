@@ -31,7 +31,7 @@ look like a restart.
 
 Counters begin with 0 when the store is brought to schema 0005; those of the books
 (`redrive_letters_received_total`, `_returned_total`, `_deleted_total`) are older, and
-`redrive_possible_duplicates_total` begins with those that the store has at schema 0007.
+`redrive_possible_duplicates_total` begins with those that the store has at schema 0008.
 """
 _MEASURES = """## Measures
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from redrive.amqp import fields
+from redrive.domain import metrics
 from redrive.domain.filters import Filters
 from redrive.domain.letter import Arrival, Claim, Fate, Letter, Result
 from redrive.domain.lifecycle import State
@@ -371,6 +372,7 @@ async def test_what_a_person_sent_to_an_exchange_twice_makes_no_two_letters_of_o
     assert (stale.fate, kept.fate) == (Fate.DUPLICATE, Fate.RETURNED)
     assert (stale.letter.parent_id, stale.letter.duplicate_of) == (first.letter.id,) * 2
     assert stale.letter.queue == kept.letter.queue == "shipping"
+    assert await store.counts.total(metrics.POSSIBLE_DUPLICATES.name) == 1
     assert await is_left_to_a_person(store)
     await all_is_consistent(store)
 

@@ -26,6 +26,7 @@ from typing import Final
 from sqlalchemy import LargeBinary, column, func, select, values
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from redrive.domain import metrics
 from redrive.domain.ids import first_id
 from redrive.domain.letter import Arrival, Collected, Fate, Letter
 from redrive.store.books import Deltas, book
@@ -99,8 +100,11 @@ class _Batch:
         if returns.failures:
             await note_failures(self._connection, returns.failures, await self._now())
         await book(self._connection, self._deltas)
-        if returns.counts:
-            await add_counts(self._connection, returns.counts)
+        counts = returns.counts
+        if doubtful := sum(arrival.letter.possible_duplicate for arrival in fresh):
+            counts[metrics.POSSIBLE_DUPLICATES.name, ""] += doubtful
+        if counts:
+            await add_counts(self._connection, counts)
         return [self._done[arrival.letter.id] for arrival in self._arrivals]
 
     async def _begin(self) -> datetime:
@@ -153,8 +157,6 @@ class _Batch:
             if arrival.envelope.redelivered and arrival.letter.id not in first_of
         ]
         first_of |= await self._find_redelivered(doubtful)
-        if first_of:
-            self._counts[metrics.POSSIBLE_DUPLICATES.name, ""] += len(first_of)
         return [
             linked(arrival, duplicate_of=first_of[arrival.letter.id])
             if arrival.letter.id in first_of
