@@ -7,24 +7,26 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
+from sqlalchemy import func, select
 
 from redrive.amqp import Properties, Publish
 from redrive.broker.management import Management
 from redrive.broker.topology import describe
 from redrive.domain.filters import Filters
 from redrive.domain.ids import letter_id
-from redrive.domain.letter import Letter
+from redrive.domain.letter import Letter, Result
 from redrive.domain.lifecycle import State
 from redrive.domain.policy import PolicyBook
 from redrive.domain.replay import Replay, ReplayOrder, ReplayState
 from redrive.errors import ManagementError
+from redrive.store.schema import redrive_attempt
 from redrive.store.store import Store
 from redrive.work import queue_site, room_ahead
 from redrive.work.destinations import destinations
@@ -300,6 +302,15 @@ async def test_a_look_never_misses_what_is_claimed_and_not_sent_yet(
     """Every look is too old at once, and the other half of a batch is claimed meanwhile."""
     monkeypatch.setattr(room_ahead, "_HOLDS", timedelta(0))
     monkeypatch.setattr(room_ahead, "_REST", 0)
+    look, under_way = room.look, []
+    sending = select(func.count()).where(redrive_attempt.c.result == Result.SENDING.value)
+
+    async def noted(queues: Collection[str]) -> None:
+        async with store.database.reading() as connection:
+            under_way.append((await connection.execute(sending)).scalar_one())
+        await look(queues)
+
+    monkeypatch.setattr(room, "look", noted)
     await declare_topology(vhost.url, topology("quorum"))
     await declare(vhost.url, SMALL, kind, x_max_length=33)
     await publish(vhost.url, [live("live")])
@@ -308,6 +319,8 @@ async def test_a_look_never_misses_what_is_claimed_and_not_sent_yet(
     assert (stopped.state, stopped.position) == (ReplayState.PAUSED, 32)
     taken = [each.body for each in await take_all(vhost.url, SMALL)]
     assert taken == [b"live", *(b"%d" % each for each in range(32))]
+    assert len(under_way) > 5
+    assert set(under_way) == {0}
 
 
 async def test_what_others_bring_and_take_meanwhile_is_seen_by_the_next_look(
