@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import json
 import socket
+import sqlite3
 import sys
 from pathlib import Path
 from typing import Any
@@ -46,6 +48,22 @@ def log(site: Replaying) -> list[AuditEntry]:
 
 def told(site: Replaying) -> list[tuple[str, dict[str, Any], int | None]]:
     return [(each.action, json.loads(each.detail), each.outcome) for each in log(site)]
+
+
+def test_a_policy_of_a_teams_own_table_is_deleted_where_there_is_no_store_yet(
+    site: Replaying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    team = sqlite3.connect(site.folder / "team.db")
+    with contextlib.closing(team), team:
+        team.execute(
+            "CREATE TABLE dlq_event_config"
+            " (id integer PRIMARY KEY, name varchar(100), max_retries integer)"
+        )
+        team.execute("INSERT INTO dlq_event_config VALUES (1, 'order.*', 3)")
+    monkeypatch.setenv("REDRIVE_POLICY_TABLE__URL", f"sqlite:///{site.folder / 'team.db'}")
+    elsewhere = ("--store-url", f"sqlite:///{site.folder / 'new.db'}")
+    assert site("policy", "delete", "order.*", "--yes", *elsewhere).code == 0
+    assert site("policy", "delete", "order.*", "--yes", *elsewhere).code == 3
 
 
 def test_what_commands_change_is_in_the_audit_log_as_the_api_would_have_it(

@@ -130,7 +130,8 @@ def delete(
 
 
 async def _delete(settings: Settings, name: str) -> int:
-    async with runtime.store(settings) as store:
+    # Where the table is a team's own, there may be no store yet to note it in.
+    async with runtime.store(settings, make=settings.policy_table.url is not None) as store:
         try:
             async with audited(store.audit_log, "policies.delete", {"name": name}):
                 rows = await runtime.delete_policy(settings, name)
