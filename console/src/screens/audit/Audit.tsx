@@ -27,7 +27,7 @@ const FIELDS = [
 type Name = (typeof FIELDS)[number]["name"];
 type Wanted = Partial<Record<Name, string>>;
 
-const KINDS = ["letters", "groups", "replays", "breakers", "policies", "tokens", "users", "session"];
+const KINDS = ["letters", "groups", "replays", "breakers", "policies", "alerts", "tokens", "users", "session"];
 
 export default function Audit() {
   const url = useUrlState();
