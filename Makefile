@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BIN := .venv/bin
 PYTEST := $(BIN)/pytest
 
-.PHONY: help setup demo test soak faults test-matrix bench check static lock clean
+.PHONY: help setup demo test soak faults broken test-matrix bench check static lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ soak: setup ## The large figures in full; takes hours (ARGS="-k word" chooses)
 faults: setup ## The whole system under faults, on three broker nodes (MINUTES=30 SEED=7 NODES=3)
 	@$(BIN)/python -m tests.faults.storm --minutes $(or $(MINUTES),30) --nodes $(or $(NODES),3) \
 		$(if $(SEED),--seed $(SEED))
+
+broken: setup ## Break the code of each guarantee, in a copy: tests must notice (ARGS="policies" chooses)
+	@$(BIN)/python -m tests.broken $(ARGS)
 
 test-matrix: setup ## The broker-facing suites on RabbitMQ 3.10, 4.0 and 4.3 (RABBITMQ=4.0: on one)
 	@scripts/test-matrix $(or $(RABBITMQ),3.10 4.0 4.3) -- $(ARGS)

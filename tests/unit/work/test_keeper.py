@@ -1,4 +1,5 @@
-"""How long a collector rests after it gave messages back, because its store did not take them."""
+"""What a collector takes for a store that is away, and how long it rests after it gave messages
+back, because its store did not take them."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import pytest
 import structlog
 
 from redrive.domain.letter import Arrival, Collected
-from redrive.errors import StoreUnreachable
+from redrive.errors import ConnectionLost, StoreUnreachable
 from redrive.work import keeper
 from redrive.work.keeper import Keeper, rest_after
 from redrive.work.system_state import system_watch
@@ -64,3 +65,16 @@ async def test_one_message_that_fails_for_ever_is_tried_less_often_though_others
         assert not (await keeps.keep([good], lambda: None)).gave_up
         assert (await keeps.keep([bad], lambda: None)).gave_up
     assert times == [1, 2, 3]
+
+
+async def test_a_store_that_fails_when_the_broker_is_lost_does_not_count_as_away() -> None:
+    """A query may fail because it was cancelled; and what was not stored is void anyway."""
+    bad = failed("m")
+    keeps = Keeper(Picky(bad), asyncio.Event(), system_watch(), structlog.get_logger())
+
+    def lost() -> None:
+        raise ConnectionLost("the connection to the broker was lost")
+
+    with structlog.testing.capture_logs() as said, pytest.raises(ConnectionLost):
+        await keeps.keep([bad], lost)
+    assert said == []

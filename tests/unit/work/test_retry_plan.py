@@ -74,6 +74,16 @@ def delivery(
     return Delivery(1, False, "retry-exchange", "k", properties.raw, b"{}")
 
 
+@pytest.mark.parametrize("attempt", [0, 2], ids=["it waits", "it is dead"])
+def test_a_body_goes_on_as_its_bytes(attempt: int) -> None:
+    no_text = bytes(range(256))
+    properties = delivery({headers.ATTEMPT: fields.int32(attempt)}).properties
+    sent = plan().decide(Delivery(1, False, "retry-exchange", "k", properties, no_text), "guest")
+    assert isinstance(sent, Publish)
+    assert sent.exchange == ("dlq-exchange" if attempt else "route-delay")
+    assert sent.body == no_text
+
+
 def decided(message: Delivery) -> tuple[str, Properties]:
     """Where it goes, and with which properties."""
     sent = plan().decide(message, "guest")
