@@ -760,6 +760,18 @@ def test_a_dry_run_is_exit_0_if_all_would_be_taken(site: Replaying) -> None:
     assert "queue:orders: it has no consumer: letters would wait there" in warnings
 
 
+def test_a_dry_run_says_of_a_queue_that_dead_letters_nowhere_that_what_fails_there_is_gone(
+    site: Replaying,
+) -> None:
+    asyncio.run(declare(site.vhost.url, "bare", "classic"))
+    asyncio.run(declare(site.vhost.url, "kept", "classic", x_dead_letter_exchange="retry-exchange"))
+    site.add(dead("a", queue="bare"), dead("b", queue="kept"))
+    told = site("replay", "--dry-run").out
+    without = "it has no dead letter exchange: what its consumer rejects is gone"
+    assert f"queue:bare: {without}" in told
+    assert f"queue:kept: {without}" not in told
+
+
 @pytest.mark.parametrize(
     ("overflow", "says"),
     [("reject-publish", "refuses the rest"), ("drop-head", "would drop its oldest messages")],

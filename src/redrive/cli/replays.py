@@ -169,9 +169,9 @@ def _heading(replay: Replay, now: datetime) -> None:
         lines.append(("room", "full queues may drop their oldest messages for it"))
     if replay.state is ReplayState.RUNNING:
         seen = "" if replay.locked_at is None else f", seen {wording.ago(replay.locked_at, now)}"
-        lines.append(("run by", f"{replay.locked_by}{seen}" if replay.locked_by else "nobody yet"))
+        lines.append(("run by", f"{replay.locked_by}{seen}" if replay.locked_by else "nobody now"))
         if replay.reason:
-            lines.append(("waits for", replay.reason))
+            lines.append(("waits", f"because {replay.reason}"))
     elif replay.reason:
         lines.append(("why", replay.reason))
     for name, text in lines:

@@ -135,6 +135,10 @@ class DestinationLook:
         look.bound = any((each["source"], each["routing_key"]) == wanted for each in bindings or ())
         if not look.bound:
             look.warnings.append(f"it is bound to {self._return_exchange} when the first is sent")
+        if live.in_force("dead-letter-exchange") is None:
+            look.warnings.append(
+                "it has no dead letter exchange: what its consumer rejects is gone"
+            )
         look.max_length = least(live, "max-length")
         look.max_length_bytes = least(live, "max-length-bytes")
         look.overflow = live.overflow

@@ -8,7 +8,7 @@ const MEANS: Record<string, string> = {
   processing: "sent, no verdict yet",
   manual: "a person decides",
   failed: "given up",
-  resolved: "consumed",
+  resolved: "taken for consumed",
   archived: "put away",
 };
 
