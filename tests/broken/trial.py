@@ -67,7 +67,7 @@ class Trial:
 def try_tests(tree: Tree, tests: Sequence[str]) -> Trial:
     """Run tests in the tree, one after the other."""
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="redrive-trial-") as folder:
+    with tempfile.TemporaryDirectory(prefix=".trial-", dir=tree.root) as folder:
         report, output = Path(folder, "report.xml"), Path(folder, "output")
         words = ["-n", "0", "-p", "no:cacheprovider", "-o", "junit_family=xunit1"]
         process = GuardedProcess(

@@ -557,6 +557,7 @@ async def test_sigterm_drains_in_time_and_loses_nothing(vhost: Vhost, tmp_path: 
         await eventually_async(lambda: redrive.logged("letter.collected"))
         in_time = await asyncio.to_thread(process.terminate, DRAINS_WITHIN)
         assert (in_time, process.exit_code) == (True, 0), redrive.log.read_text()
+        assert redrive.logged("run.stopped"), "it has not drained: its last resort has ended it"
     finally:
         process.kill()
     async with letter_store(f"sqlite:///{tmp_path}/redrive.db") as store:
