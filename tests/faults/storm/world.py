@@ -11,10 +11,11 @@ import json
 import os
 import pwd
 import signal
+import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
@@ -235,13 +236,23 @@ async def a_world(nodes: int, root: Path | None = None) -> AsyncIterator[World]:
             links=links,
             wiretap=wiretap,
             database_link=Proxy("127.0.0.1", postgres.port),
-            port=free_ports(1)[0],
+            port=ends.enter_context(_held_port()),
         )
         for link in (*world.broker_links, world.database_link):
             await ends.enter_async_context(link)
         ends.callback(_end, world)
         await _begin_life(world)
         yield world
+
+
+@contextmanager
+def _held_port() -> Iterator[int]:
+    """A port that nobody else on the machine takes while the server that listens there is dead: it
+    is bound here too, by a socket that does not listen, and so is in no server's way."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", free_ports(1)[0]))
+        yield int(holder.getsockname()[1])
 
 
 def _links(nodes: Sequence[PrivateNode], hook: Hook) -> list[Proxy]:
