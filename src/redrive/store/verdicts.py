@@ -160,15 +160,7 @@ class Verdicts:
             _LETTER.verdict_due_at.is_(None),
             _LETTER.updated_at <= seen_idle_at,
         )
-        query = (
-            select(_LETTER.id)
-            .join(redrive_attempt, _NEWEST)
-            .where(*sent_there, _ATTEMPT.queue == queue)
-        )
-        counted = 0
-        async for ids in self._found(query):
-            counted += await self._set_clocks(ids, sent_there, verdict_after)
-        return counted
+        return await self._set_clocks(queue, sent_there, verdict_after)
 
     async def _found(self, query: Select[Any]) -> AsyncIterator[list[str]]:
         """The ids that a query finds, so many at a time as are changed at once."""
@@ -184,13 +176,25 @@ class Verdicts:
             page = query.where(_LETTER.id > ids[-1])
 
     async def _set_clocks(
+        self, queue: str, which: Sequence[ColumnElement[bool]], verdict_after: timedelta | None
+    ) -> int:
+        """Start the clocks of letters that were sent to a queue, or stop them; how many."""
+        query = (
+            select(_LETTER.id).join(redrive_attempt, _NEWEST).where(*which, _ATTEMPT.queue == queue)
+        )
+        done = 0
+        async for ids in self._found(query):
+            done += await self._set_some_clocks(ids, which, verdict_after)
+        return done
+
+    async def _set_some_clocks(
         self,
         ids: Sequence[str],
         still: Sequence[ColumnElement[bool]],
         verdict_after: timedelta | None,
     ) -> int:
-        """Start clocks, or stop them. Where a letter was sent to cannot have changed since it was
-        found, if when it was has not."""
+        """Where a letter was sent to cannot have changed since it was found, if when it was has
+        not."""
         async with self._database.writing() as connection:
             now = await self._clock.now(connection)
             query = (
@@ -210,17 +214,8 @@ class Verdicts:
     async def count_no_more(self, vhost: str, queue: str) -> int:
         """The silence of what was sent to a queue has lasted long enough, and says nothing: as if
         it had not begun. How many letters' it was."""
-        now = await self.now()
-        due_there = (*_waiting(vhost), _LETTER.verdict_due_at <= now)
-        query = (
-            select(_LETTER.id)
-            .join(redrive_attempt, _NEWEST)
-            .where(*due_there, _ATTEMPT.queue == queue)
-        )
-        stopped = 0
-        async for ids in self._found(query):
-            stopped += await self._set_clocks(ids, due_there, None)
-        return stopped
+        due = (*_waiting(vhost), _LETTER.verdict_due_at <= await self.now())
+        return await self._set_clocks(queue, due, None)
 
     async def leave_to_person(self, vhost: str, queue: str, reason: str) -> list[Settled]:
         """What was sent to a queue, and whose silence is not being waited for, will never have a
