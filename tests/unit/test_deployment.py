@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import configparser
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -133,6 +134,7 @@ def test_the_image_runs_as_nobody_with_a_health_check_and_one_place_to_write() -
     environment = image.environment
     assert int(image.one("USER")) > 1000
     assert image.one("VOLUME") == STATE
+    assert environment["TMPDIR"] == STATE, "a read-only root has no other room for them"
     settings = defaults(environment)
     assert settings.store.url.reveal() == f"sqlite:///{STATE}/redrive.db"
     assert str(settings.retention.cold_storage).startswith(STATE)
@@ -223,9 +225,11 @@ def test_every_command_of_the_compose_file_is_one() -> None:
         if "command" in service:
             assert is_understood(*service["command"]), name
     admin = ours()["admin"]["entrypoint"][-1]
-    said, _, command = admin.partition(" | ")
-    assert is_understood(*shlex.split(command)[1:])
-    assert said.split()[-1] in ours()["admin"]["environment"]
+    commands = re.findall(r"\bredrive ([^|\n]+)", admin)
+    assert len(commands) == 2
+    assert all(is_understood(*shlex.split(command)) for command in commands)
+    (password,) = re.findall(r"printenv (\w+)", admin)
+    assert password in ours()["admin"]["environment"]
     gateway = ours()["gateway"]["entrypoint"]
     assert gateway[:2] == ["python", "-m"]
     shown = subprocess.run(
@@ -236,13 +240,61 @@ def test_every_command_of_the_compose_file_is_one() -> None:
         assert option in shown.stdout
 
 
+def test_the_admin_of_the_compose_file_is_made_once_and_keeps_the_password(tmp_path: Path) -> None:
+    environment = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "REDRIVE_STORE__URL": f"sqlite:///{tmp_path}/redrive.db",
+    }
+    said = []
+    for password in ("the first one", "another one"):
+        ran = subprocess.run(
+            ours()["admin"]["entrypoint"],
+            env={**environment, "ADMIN_PASSWORD": password},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stderr
+        said.append(ran.stdout)
+    assert said == ["added admin: admin\n", ""]
+
+
+def all_awaited_by(name: str) -> set[str]:
+    """The services that are there before this one, directly or by others."""
+    direct = set(services()[name].get("depends_on", {}))
+    return direct.union(*map(all_awaited_by, direct))
+
+
+def test_one_service_of_the_compose_file_builds_the_image_and_the_others_wait_for_it() -> None:
+    (builder,) = [name for name, each in services().items() if "build" in each]
+    assert builder in ours()
+    for name, service in ours().items():
+        assert service["pull_policy"] == "never", name
+        assert name == builder or builder in all_awaited_by(name), name
+
+
+def test_what_ends_by_itself_in_the_compose_file_is_tried_again_and_not_for_ever() -> None:
+    ends = {
+        other
+        for service in services().values()
+        for other, how in service.get("depends_on", {}).items()
+        if how["condition"] == "service_completed_successfully"
+    }
+    assert ends == {"upgrade", "admin"}
+    for name, service in services().items():
+        expected = r"on-failure:\d+" if name in ends else "unless-stopped"
+        assert re.fullmatch(expected, service["restart"]), name
+
+
 def test_what_the_services_of_the_compose_file_name_is_there() -> None:
     names, volumes = services(), compose()["volumes"]
     for service in names.values():
         assert set(service.get("depends_on", {})) <= set(names)
         for mount in service.get("volumes", []):
             assert mount.split(":")[0] in volumes
-    build = compose()["x-redrive"]["build"]
+    (build,) = [service["build"] for service in names.values() if "build" in service]
     assert (DEPLOY / build["context"]).resolve() == ROOT
     assert (ROOT / build["dockerfile"]).exists()
     port = defaults({"HOME": "/nowhere"}).server.port
@@ -274,6 +326,7 @@ def test_every_redrive_of_the_compose_file_is_read_only_and_without_privileges()
     assert len(ours()) > 3
     for name, service in ours().items():
         assert service["read_only"] is True, name
+        assert "tmpfs" not in service, "temporary files are where the image has room"
         assert service["cap_drop"] == ["ALL"], name
         assert service["security_opt"] == ["no-new-privileges:true"], name
         runs = service.get("command", [""])[0] == "run"
@@ -284,6 +337,8 @@ def test_every_redrive_of_the_compose_file_is_read_only_and_without_privileges()
             assert service["stop_grace_period"] == "15s", "it drains within ten seconds"
     for name in ("broker", "store"):
         assert services()[name]["healthcheck"]["test"][0] == "CMD"
+    asked = services()["store"]["healthcheck"]["test"]
+    assert asked[asked.index("--host") + 1] == "127.0.0.1", "the server that fills it has no port"
 
 
 def test_the_passwords_that_the_compose_file_wants_are_in_the_example_and_empty() -> None:

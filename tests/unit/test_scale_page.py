@@ -24,6 +24,7 @@ UNITS: Final = {
     "GB": 1e9,
     "TB": 1e12,
     "TB a day": 1e12,
+    "days": 1.0,
 }
 CLOSE: Final = 0.02
 """Figures on the page have two digits."""
@@ -58,6 +59,18 @@ def bytes_of_a_letter() -> float:
     return value(found)
 
 
+def bytes_of_an_identity() -> tuple[float, float]:
+    """All of it, and the part that is index."""
+    (whole,) = re.findall(r"identity (\d+), rounded", SCALE)
+    (again, index, row, same) = re.findall(
+        r"Of its (\d+) bytes (\d+) are its index \(.+?: (\d+) for the row, (\d+) for the\s+index",
+        SCALE,
+    )[0]
+    assert (again, same) == (whole, index)
+    assert value(row) + value(index) == pytest.approx(value(whole), rel=CLOSE)
+    return value(whole), value(index)
+
+
 def test_what_is_reckoned_a_second_and_a_day_follows_from_what_was_measured() -> None:
     _, *microseconds = measured("collecting", 2)
     rows = rows_after("dead messages a second, all day")
@@ -70,6 +83,20 @@ def test_what_is_reckoned_a_second_and_a_day_follows_from_what_was_measured() ->
         assert value(a_day) == pytest.approx(grows * DAY, rel=CLOSE), rate
         expected = [number * each / 1e6 for each in microseconds]
         assert [value(each) for each in cores] == pytest.approx(expected, rel=CLOSE), rate
+
+
+def test_what_the_identities_come_to_follows_from_what_was_measured() -> None:
+    whole, index = bytes_of_an_identity()
+    rows = rows_after("dead messages a second, all year")
+    assert [number_in(row[0]) for row in rows] == [10, 1_000, 7_500, 75_000]
+    for rate, a_year, a_day, days, pages, log in rows:
+        number = number_in(rate)
+        grows = number * DAY * index
+        assert value(a_year) == pytest.approx(number * DAY * 365 * whole, rel=CLOSE), rate
+        assert value(a_day) == pytest.approx(grows, rel=CLOSE), rate
+        assert value(days) == pytest.approx(64e9 / grows, rel=CLOSE), rate
+        assert value(pages) == number
+        assert value(log) == pytest.approx(number * 8_192, rel=CLOSE), rate
 
 
 def test_the_pairs_of_a_thousand_times_come_to_a_thousand_times() -> None:
