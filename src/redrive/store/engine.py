@@ -171,10 +171,11 @@ def _setting(ours: bool) -> str:
 def _postgres_engine(url: str, setting: str) -> AsyncEngine:
     try:
         given = conninfo_to_dict(url)
-    except psycopg.Error as error:
+    except psycopg.Error:
+        # Its text quotes what it could not read, which may be the password.
         raise StoreUnreachable(
-            f"{mask_url(url)}: {' '.join(str(error).split())}", remedy=f"check {setting}"
-        ) from error
+            f"{mask_url(url)}: {_why_unreadable(url)}", remedy=f"check {setting}"
+        ) from None
     parameters: dict[str, Any] = {**_LIBPQ_DEFAULTS, **given}
 
     async def connect() -> psycopg.AsyncConnection[Any]:
@@ -194,6 +195,15 @@ def _postgres_engine(url: str, setting: str) -> AsyncEngine:
         pool_pre_ping=True,
         hide_parameters=True,
     )
+
+
+def _why_unreadable(url: str) -> str:
+    """What libpq says of a URL that it does not take, as far as that is no part of a password."""
+    try:
+        conninfo_to_dict(mask_url(url))
+    except psycopg.Error as error:
+        return " ".join(str(error).split())
+    return "its password cannot be read; write special characters of it percent-encoded, % as %25"
 
 
 async def _let_it_look_for_its_client(connection: psycopg.AsyncConnection[Any]) -> None:
