@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from redrive.errors import SettingsError
 from redrive.settings import Loaded, Source, load
 from redrive.settings.keys import KEYS, expectation, section_in, variable
+from redrive.settings.layers import read_file
 from redrive.settings.section import Section
 from redrive.settings.sections import Settings
 
@@ -339,6 +341,24 @@ def test_a_file_that_is_not_text_or_cannot_be_read_is_reported(
         f"{places.here}: expected UTF-8 text",
         f"{places.user}: cannot be read: Is a directory",
     ]
+
+
+def test_a_folder_that_may_not_be_entered_has_no_settings_unless_they_are_named(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "closed" / "redrive.toml"
+    file.parent.mkdir(mode=0)
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        assert read_file(file, required=False).problems == []
+        assert read_file(file, required=True).problems == [
+            f"{file}: cannot be read: Permission denied"
+        ]
+    finally:
+        if root:
+            os.seteuid(0)
 
 
 @pytest.mark.parametrize(

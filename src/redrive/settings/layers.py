@@ -3,7 +3,7 @@
 Guarantees: every value knows its source. Nothing that looks like a setting is ignored: an unknown
 or misspelt key, an unreadable file, broken TOML each become a problem, a line of text that names
 the place; reading goes on, so that all are reported together. A file of the usual places that does
-not exist is no problem; one named by `--config` is.
+not exist, or is in a folder that the user may not enter, is no problem; one named by `--config` is.
 
 Two things in the environment are no settings: an empty variable, because Compose and Kubernetes
 make those of unset ones; and variables with a single underscore, because Kubernetes makes
@@ -14,6 +14,7 @@ spelling of a setting with `_` for `__` is taken for a slip and reported.
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -114,7 +115,9 @@ def read_file(path: Path, *, required: bool) -> Layer:
         if required:
             layer.problems.append(f"{path}: no such file")
     except OSError as error:
-        layer.problems.append(f"{path}: cannot be read: {error.strerror}")
+        # A service's user that is lent a shell (`sudo -u redrive …`) stands in somebody's folder.
+        if required or os.access(path.parent, os.X_OK, effective_ids=True):
+            layer.problems.append(f"{path}: cannot be read: {error.strerror}")
     except UnicodeDecodeError:
         layer.problems.append(f"{path}: expected UTF-8 text")
     except tomllib.TOMLDecodeError as error:
