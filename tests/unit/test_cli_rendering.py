@@ -97,6 +97,13 @@ def test_json_is_valid_also_of_what_is_not_unicode() -> None:
     assert json.loads(text) == {"a": "é\ud800"}
 
 
+def test_json_holds_nothing_that_a_terminal_would_obey() -> None:
+    held = "\x1b[2J \x7f \x9b31m \u202egnirts \u2066x"
+    text = dump_json({"a": held}, indent=2)
+    assert all(each.isprintable() or each == "\n" for each in text)
+    assert json.loads(text) == {"a": held}
+
+
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [

@@ -2,8 +2,8 @@
 
 Guarantees: a value is written as it is: square brackets are no markup, and outside a terminal no
 line is cut or wrapped, so that `grep` finds it. On a terminal only columns that say so are cut, and
-what messages hold never reaches it as a control sequence. JSON is one document, and valid also
-where a value is not valid Unicode.
+what messages hold never reaches it as a control sequence. JSON is one document, valid also where a
+value is not valid Unicode, and has control characters as escapes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ _NARROWEST = 6
 _READABLE = 18
 _PADDING = 2
 # What moves the cursor, changes colours, or turns the direction of writing; and halves of pairs.
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_RAW_IN_JSON = "\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
+_CONTROL = re.compile(f"[\x00-\x1f{_RAW_IN_JSON}]")
+_CONTROL_IN_JSON = re.compile(f"[{_RAW_IN_JSON}]")
 
 
 class Column(NamedTuple):
@@ -152,13 +154,9 @@ def print_json(document: object) -> None:
 
 
 def dump_json(document: object, *, indent: int | None = None) -> str:
-    """The text of a document, as it can be written in UTF-8."""
+    """The text of a document, as it can be written in UTF-8, and harmless to a terminal."""
     text = json.dumps(document, indent=indent, ensure_ascii=False)
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, which only an escape can write
-        return json.dumps(document, indent=indent)
-    return text
+    return _CONTROL_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def note(text: str) -> None:
