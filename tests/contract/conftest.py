@@ -12,11 +12,16 @@ from tests.services.letters import letter_store
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    """An empty store for letters."""
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where the store of a test is."""
     if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path}/redrive.db"
-    else:
-        url = request.getfixturevalue("store_database")
-    async with letter_store(url) as opened:
+        return f"sqlite:///{tmp_path}/redrive.db"
+    url: str = request.getfixturevalue("store_database")
+    return url
+
+
+@pytest.fixture
+async def store(store_url: str) -> AsyncIterator[Store]:
+    """An empty store for letters."""
+    async with letter_store(store_url) as opened:
         yield opened

@@ -27,13 +27,14 @@ from redrive.domain.replay import (
 )
 from redrive.domain.revival import LeaveToPerson
 from redrive.domain.verdict import Receipt
-from redrive.errors import CursorRefused, OrderRefused
+from redrive.errors import CursorRefused, OrderRefused, StoreError
 from redrive.store import replay_choice, replay_looks, replays
 from redrive.store.replay_looks import ReplayLooks
-from redrive.store.replays import Batch
+from redrive.store.replays import Batch, Stop
 from redrive.store.sendings import Outcome
 from redrive.store.store import Store
-from tests.services.jobs import ME, OTHER, ids_of, now, ordered, running, take
+from tests.services.failing import failing
+from tests.services.jobs import ME, OTHER, ids_of, now, ordered, running, stop, take
 from tests.services.letters import BEGAN, arrival, died_in
 from tests.services.sending import (
     LEASE,
@@ -252,13 +253,32 @@ async def test_a_job_that_stopped_lists_the_letter_it_stopped_at_and_what_is_beh
     job = await running(store, batch_size=3)
     claims = (await take(store, job)).claims
     await come_back(store, claims[1:])
-    await store.replays.stop_at(job.id, 1, "the queue is full")
+    await stop(store, job, 1)
     looks, stopped = ReplayLooks(store.database, store.replays), await now(store, job)
     page = await looks.letters(stopped, (Result.RETURNED,), left_out=True, limit=9)
     assert stopped.position == 1
     assert [(one.id, one.result) for one in page.items] == [
         (id_, Result.RETURNED) for id_ in ids[1:3]
     ]
+
+
+async def test_a_job_stops_in_the_transaction_that_notes_what_was_not_sent(
+    store: Store, store_url: str
+) -> None:
+    """Killed in between, it would go on behind that, and in order what is behind would overtake."""
+    (refused, _) = await stored(store, 2)
+    job = await running(store, batch_size=1, ordered_by="header:customer")
+    (claim,) = (await take(store, job)).claims
+    at = Stop(replay_id=job.id, position=0, reason="the queue is full")
+    outcome = Outcome(claim=claim, result=Result.REFUSED, reason="full", after=State.PENDING)
+    async with failing(store_url, "UPDATE", "redrive_replay"):
+        with pytest.raises(StoreError):
+            await store.replays.record(ME, [outcome], verdict_after=VERDICT_AFTER, stop=at)
+    assert (await last_attempt(store, refused)).result is Result.SENDING
+    await store.replays.record(ME, [outcome], verdict_after=VERDICT_AFTER, stop=at)
+    stopped = await now(store, job)
+    assert (stopped.state, stopped.position) == (ReplayState.PAUSED, 0)
+    assert ids_of(await take(store, await store.replays.resume(job.id, ME))) == [refused]
 
 
 async def test_a_page_of_a_jobs_letters_looks_at_some_of_them_and_says_where_to_go_on(
@@ -302,7 +322,7 @@ async def test_what_a_job_sent_is_not_sent_again_where_it_goes_on_with_a_letter_
     outcomes += [Outcome(claim=claim, result=Result.SENT) for claim in claims[1:]]
     await store.replays.record(ME, outcomes, verdict_after=VERDICT_AFTER)
     await come_back(store, claims[1:2])
-    await store.replays.stop_at(job.id, 0, "the queue is full")
+    await stop(store, job, 0)
     batch = await take(store, await store.replays.resume(job.id, ME))
     assert ids_of(batch) == [refused]
     assert batch.skipped == [(returned, SENT_BEFORE), (outstanding, IS_OUTSTANDING)]
@@ -368,13 +388,15 @@ async def test_what_has_no_destination_is_left_out(store: Store) -> None:
 async def silent_in_doubt(store: Store) -> None:
     await stored(store)
     await in_doubt(store)
-    await store.verdicts.leave_to_person(VHOST, QUEUE, "in doubt")
+    await store.verdicts.leave_to_person(
+        VHOST, QUEUE, "in doubt", looked_at=await store.verdicts.now()
+    )
 
 
 async def sent_to_a_queue_that_is_gone(store: Store) -> None:
     await stored(store)
     await sent(store)
-    await store.verdicts.leave_to_person(VHOST, QUEUE, "gone")
+    await store.verdicts.leave_to_person(VHOST, QUEUE, "gone", looked_at=await store.verdicts.now())
 
 
 async def two_copies(store: Store) -> None:
@@ -402,7 +424,9 @@ async def test_what_may_have_been_consumed_is_sent_only_when_asked_for(
 async def test_what_was_in_doubt_and_came_back_is_sent(store: Store) -> None:
     await stored(store)
     claims = await in_doubt(store)
-    await store.verdicts.leave_to_person(VHOST, QUEUE, "in doubt")
+    await store.verdicts.leave_to_person(
+        VHOST, QUEUE, "in doubt", looked_at=await store.verdicts.now()
+    )
     await come_back(store, claims)
     assert len((await take(store, await running(store))).claims) == 1
 

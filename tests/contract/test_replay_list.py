@@ -14,7 +14,9 @@ import pytest
 from redrive.amqp import fields
 from redrive.domain.filters import Filters
 from redrive.domain.letter import Arrival, Head, Letter
+from redrive.domain.lifecycle import State
 from redrive.domain.replay import Destination, Replay, ReplayOrder, ReplayState
+from redrive.domain.verdict import Receipt
 from redrive.errors import CountChanged
 from redrive.store import replay_list, replay_looks
 from redrive.store.listed import Listed
@@ -22,7 +24,7 @@ from redrive.store.replay_looks import Origin, ReplayLooks
 from redrive.store.store import Store
 from tests.services.letters import BEGAN, arrival, died_in, letter_store
 from tests.services.plans import goes_by, statements
-from tests.services.sending import QUEUE, VHOST, new_id, stored
+from tests.services.sending import QUEUE, VHOST, new_id, sent, stored
 
 ME = "job-1"
 Going = Counter[Destination | None]
@@ -75,6 +77,16 @@ async def test_what_does_not_match_any_more_is_left_out_and_leaves_no_gap(store:
     assert job is not None
     assert job.letters == 2
     assert await taken(store, job) == [ids[1], ids[3]]
+
+
+async def test_what_was_named_and_resolved_since_it_was_listed_is_left_out(store: Store) -> None:
+    """Who names letters means them in any state: but the one that was seen."""
+    again, in_doubt = await stored(store, 2)
+    await sent(store)
+    await store.verdicts.settle_receipts([Receipt(letter=again, generation=1)])
+    listed, _ = await seen(store, Filters(ids=(again, in_doubt), status=tuple(State)))
+    await store.verdicts.settle_receipts([Receipt(letter=in_doubt, generation=1)])
+    assert await taken(store, await job_of(store, listed, doubtful=True)) == [again]
 
 
 async def test_where_nothing_that_was_listed_matches_any_more_there_is_no_job(store: Store) -> None:

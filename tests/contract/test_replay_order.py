@@ -16,7 +16,7 @@ from redrive.domain.verdict import Receipt
 from redrive.store.replays import Batch
 from redrive.store.sendings import Outcome
 from redrive.store.store import Store
-from tests.services.jobs import ME, OTHER, ids_of, now, running, take
+from tests.services.jobs import ME, OTHER, ids_of, now, running, stop, take
 from tests.services.plans import goes_by, statements
 from tests.services.sending import (
     LEASE,
@@ -76,7 +76,9 @@ async def test_in_order_none_overtakes_a_letter_whose_sender_was_killed(
     await store.verdicts.end_leases(LEASE, verdict_after=VERDICT_AFTER)
     await store.replays.resume(job.id, ME)
     await pauses_for(store, job, stuck.letter.id)  # in doubt
-    await store.verdicts.leave_to_person(VHOST, QUEUE, "in doubt")
+    await store.verdicts.leave_to_person(
+        VHOST, QUEUE, "in doubt", looked_at=await store.verdicts.now()
+    )
     await store.replays.resume(job.id, ME)
     await pauses_for(store, job, stuck.letter.id)  # in doubt, and a person's
     await store.decisions.resolve([stuck.letter.id], "me")
@@ -96,7 +98,7 @@ async def test_in_order_none_overtakes_a_letter_in_doubt_that_the_job_went_back_
     outcomes += [Outcome(claim=claims[1], result=Result.SENT)]
     outcomes += [Outcome(claim=claims[2], result=Result.IN_DOUBT)]
     await store.replays.record(ME, outcomes, verdict_after=VERDICT_AFTER)
-    await store.replays.stop_at(job.id, 3, "the queue is full")
+    await stop(store, job, 3)
     await store.replays.resume(job.id, ME)
     await pauses_for(store, job, ids[5])
     await store.verdicts.settle_receipts([Receipt(letter=ids[5], generation=1)])
@@ -114,7 +116,9 @@ async def test_in_order_none_overtakes_a_letter_in_doubt_whose_next_sending_was_
     await noted(store, claims[1:])
     later(store, LEASE)
     await store.verdicts.end_leases(LEASE, verdict_after=VERDICT_AFTER)
-    await store.verdicts.leave_to_person(VHOST, QUEUE, "in doubt")
+    await store.verdicts.leave_to_person(
+        VHOST, QUEUE, "in doubt", looked_at=await store.verdicts.now()
+    )
     other = await running(store, Filters(ids=(ids[0],)), doubtful=True)
     (again,) = (await take(store, other)).claims
     refused = Outcome(claim=again, result=Result.REFUSED, reason="full")
@@ -127,6 +131,31 @@ async def test_in_order_none_overtakes_a_letter_in_doubt_whose_next_sending_was_
     assert await takes_and_sends(store, job) == ids[3:]
 
 
+async def test_in_order_none_overtakes_a_letter_in_doubt_while_its_next_sending_is_under_way(
+    store: Store,
+) -> None:
+    ids = await stored(store, 6)
+    job = await running(store, **IN_ORDER)
+    claims = (await take(store, job)).claims
+    await noted(store, claims[1:])
+    later(store, LEASE)
+    await store.verdicts.end_leases(LEASE, verdict_after=VERDICT_AFTER)
+    await store.verdicts.leave_to_person(
+        VHOST, QUEUE, "in doubt", looked_at=await store.verdicts.now()
+    )
+    other = await running(store, Filters(ids=(ids[0],)), doubtful=True)
+    again = (await take(store, other)).claims
+    await store.replays.begin(job.id, ME, LEASE)
+    await pauses_for(store, job, ids[0])  # sending
+    in_doubt = [Outcome(claim=claim, result=Result.IN_DOUBT) for claim in again]
+    await store.replays.record(ME, in_doubt, verdict_after=VERDICT_AFTER)
+    await store.replays.resume(job.id, ME)
+    await pauses_for(store, job, ids[0])  # in doubt once more
+    await store.verdicts.settle_receipts([Receipt(letter=ids[0], generation=2)])
+    await store.replays.resume(job.id, ME)
+    assert await takes_and_sends(store, job) == ids[3:]
+
+
 async def test_in_order_a_letter_that_was_put_away_holds_nobody_once_those_behind_it_went(
     store: Store,
 ) -> None:
@@ -136,7 +165,9 @@ async def test_in_order_a_letter_that_was_put_away_holds_nobody_once_those_behin
     await noted(store, claims[1:])
     later(store, LEASE)
     await store.verdicts.end_leases(LEASE, verdict_after=VERDICT_AFTER)
-    await store.verdicts.leave_to_person(VHOST, QUEUE, "in doubt")
+    await store.verdicts.leave_to_person(
+        VHOST, QUEUE, "in doubt", looked_at=await store.verdicts.now()
+    )
     await store.decisions.discard([ids[0]], "me")
     for batch in (ids[3:6], ids[6:9]):
         assert await takes_and_sends(store, job) == batch

@@ -15,7 +15,10 @@ from redrive.domain.filters import Filters
 from redrive.domain.lifecycle import State
 from redrive.domain.replay import RESOLVED_SINCE, Destination, Replay, ReplayOrder
 from redrive.domain.verdict import Receipt, on_silence
+from redrive.errors import StoreError
+from redrive.store import resolving
 from redrive.store.replays import Batch
+from redrive.store.resolving import begin_resolving
 from redrive.store.schema import redrive_history
 from redrive.store.store import Store
 from tests.services.eventually import eventually_async
@@ -112,6 +115,25 @@ async def test_what_is_being_resolved_while_a_replay_is_ordered_is_not_sent_by_i
     await resolving
     job = await ordering
     assert job is None or (await taken(store, job)).claims == []
+    assert (await letter(store, letter_id)).status is State.RESOLVED
+
+
+@pytest.mark.parametrize("store_url", ["postgresql"], indirect=True)  # on SQLite a writer is alone
+async def test_a_process_that_was_stopped_as_it_resolved_letters_keeps_nobody_else_from_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who orders a replay waits for it, in turns: the others go on, and at last it is told."""
+    monkeypatch.setattr(resolving, "_TURN", 300)
+    letter_id = await outstanding(store)
+    async with store.database.writing() as connection:
+        await begin_resolving(connection, store.clock)
+        ordering = asyncio.ensure_future(ordered(store))
+        async with store.database.reading() as looking:
+            await eventually_async(lambda: waits_for(looking, RESOLVED), what="the replay waits")
+        await by_its_receipt(store, letter_id)
+        assert not ordering.done()
+        with pytest.raises(StoreError, match="does not come to an end"):
+            await ordering
     assert (await letter(store, letter_id)).status is State.RESOLVED
 
 

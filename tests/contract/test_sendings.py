@@ -112,7 +112,7 @@ async def test_a_batch_has_no_more_bytes_than_memory_should_hold(
     assert [each.looked_at for each in taken] == [2, 1, 1, 0]
 
 
-@pytest.mark.parametrize("store", ["postgresql"], indirect=True)  # on SQLite a writer is alone
+@pytest.mark.parametrize("store_url", ["postgresql"], indirect=True)  # on SQLite a writer is alone
 async def test_letters_that_others_hold_for_long_hold_up_no_others(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

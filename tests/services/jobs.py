@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from redrive.domain.filters import Filters
 from redrive.domain.letter import Head, Letter
 from redrive.domain.replay import Destination, Replay, ReplayOrder
-from redrive.store.replays import Batch
+from redrive.store.replays import Batch, Stop
 from redrive.store.store import Store
 from tests.services.sending import LEASE, VHOST, new_id
 
@@ -34,6 +35,12 @@ def to_origin(one: Letter | Head) -> Destination | None:
 
 async def take(store: Store, job: Replay, worker: str = ME, **more: Any) -> Batch:
     return await store.replays.take_batch(job, worker, to_origin, **more)
+
+
+async def stop(store: Store, job: Replay, position: int) -> None:
+    """A job stops at a letter that was not sent, with nothing else to note."""
+    at = Stop(replay_id=job.id, position=position, reason="the queue is full")
+    await store.replays.record(ME, [], verdict_after=timedelta(0), stop=at)
 
 
 def ids_of(batch: Batch) -> list[str]:

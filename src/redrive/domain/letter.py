@@ -188,6 +188,7 @@ class Head:
     generation: int
     dlq_retry_count: int
     possible_duplicate: bool
+    resolution: Resolution | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,7 +43,7 @@ TRANSITIONS: Final[dict[State, dict[State, str]]] = {
         State.ARCHIVED: "discarded",
     },
     State.PROCESSING: {
-        State.RESOLVED: "consumed",
+        State.RESOLVED: "consumed; or sent again, and refused",
         State.PENDING: "failed again",
         State.FAILED: "failed too often",
         State.MANUAL: "needs a person",

@@ -176,13 +176,15 @@ async def last_sendings(connection: AsyncConnection, ids: Sequence[str]) -> dict
     }
 
 
-def not_sent_since() -> ColumnElement[bool]:
-    """In a query of attempts, those of `last_sendings`, unless they were refused."""
+def not_surely_sent_since() -> ColumnElement[bool]:
+    """In a query of attempts, those of letters of which no later sending is known to have gone:
+    each was refused, is under way, or may or may not have been sent."""
     attempt, later = redrive_attempt.c, redrive_attempt.alias("later").c
+    unsure = [each.value for each in (Result.SENDING, Result.IN_DOUBT, Result.REFUSED)]
     return ~exists().where(
         later.letter_id == attempt.letter_id,
         later.generation > attempt.generation,
-        later.result != Result.REFUSED.value,
+        later.result.not_in(unsure),
     )
 
 

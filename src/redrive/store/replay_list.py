@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, FromClause, Select, func, insert, literal, select
+from sqlalchemy import ColumnElement, FromClause, Select, func, insert, literal, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from redrive.domain.filters import Filters
+from redrive.domain.lifecycle import State
 from redrive.store.id_lists import is_one_of
 from redrive.store.listed import Listed
 from redrive.store.schema import redrive_letter, redrive_replay_letter
@@ -42,9 +43,12 @@ async def list_listed(
     for some in listed.chunks(_AT_ONCE):
         # Each letter is found by its id, and looked at by itself: SQLite would go by an index of
         # what the filters name, through all letters of a queue for each part of the list.
+        # What somebody named matches in any state; but what was resolved since is done.
+        resolved = [id_ for id_, state in some.states.items() if state is State.RESOLVED]
         matches = choose(some.filters).where(_LETTER.id == one.c.id)
         still = select(one).where(
             is_one_of(connection, one.c.id, list(some.states)),
+            or_(one.c.status != State.RESOLVED.value, is_one_of(connection, one.c.id, resolved)),
             matches.with_only_columns(_LETTER.id).order_by(None).exists(),
         )
         letters += await _append(

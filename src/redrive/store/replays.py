@@ -36,7 +36,7 @@ from redrive.store.changing import lock_heads
 from redrive.store.clock import DatabaseClock
 from redrive.store.counts import add_counts
 from redrive.store.cursors import read_cursor
-from redrive.store.details import not_sent_since
+from redrive.store.details import not_surely_sent_since
 from redrive.store.engine import Database
 from redrive.store.fitting import BOUNDLESS, Room
 from redrive.store.listed import Listed
@@ -85,6 +85,18 @@ class Batch:
     def behind(self) -> int:
         """The position behind its last letter."""
         return self.first + len(self.claims) + len(self.skipped)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """That a job pauses, and where it begins when it is resumed."""
+
+    replay_id: str
+    position: int
+    """Of a letter that was not sent. Those behind it that were are not sent again."""
+    reason: str
+    again: int = 0
+    """How many letters from there on were left out, and are looked at again."""
 
 
 class Replays:
@@ -342,16 +354,6 @@ class Replays:
             positions={id_: held.position + place for place, id_ in enumerate(ids)},
         )
 
-    async def stop_at(self, replay_id: str, position: int, reason: str) -> None:
-        """Pause a job, so that it begins with the letter at this position when it is resumed: those
-        behind it that were sent are not sent again."""
-        async with self._database.writing() as connection:
-            held = await _lock(connection, replay_id)
-            if held is None or held.state is ReplayState.CANCELLED or held.position <= position:
-                return
-            values = _paused(reason, await self._clock.now(connection))
-            await _write(connection, replay_id, {**values, "position": position})
-
     async def give_back(
         self,
         replay_id: str,
@@ -382,12 +384,21 @@ class Replays:
             await _write(connection, replay_id, values)
 
     async def record(
-        self, worker: str, outcomes: Sequence[Outcome], *, verdict_after: timedelta
+        self,
+        worker: str,
+        outcomes: Sequence[Outcome],
+        *,
+        verdict_after: timedelta,
+        stop: Stop | None = None,
     ) -> None:
-        """Note what became of a batch."""
+        """Note what became of a batch, and in the same transaction that its job stops for it: else
+        whoever is killed in between leaves a job that goes on behind what was not sent."""
         async with self._database.writing() as connection:
+            held = None if stop is None else await _lock(connection, stop.replay_id)
             now = await self._clock.now(connection)
             await record(connection, worker, outcomes, now, verdict_after)
+            if stop is not None and held is not None:
+                await _stop(connection, held, stop, now)
 
 
 def last_of_replay(replay_id: str) -> tuple[ColumnElement[bool], ...]:
@@ -410,7 +421,8 @@ async def _stuck_in_order(connection: AsyncConnection, replay: Replay) -> str | 
     claimed while there was one, so it is of the last that was; and where the job went back, what is
     more than a batch ahead is not overtaken by the next one. A letter that a person had put away,
     and brought back when those behind it had gone, keeps no order any more; nor does one that a
-    person sent since, but if that was refused, it is where it was.
+    person sent since. While nobody knows whether that went, or where it was refused, it holds the
+    others as before.
     """
     size = replay.batch_size
     near = _ITEM.position.between(replay.position - size, replay.position + size)
@@ -422,7 +434,7 @@ async def _stuck_in_order(connection: AsyncConnection, replay: Replay) -> str | 
             _ITEM.replay_id == replay.id,
             near,
             _ATTEMPT.replay_id == replay.id,
-            not_sent_since(),
+            not_surely_sent_since(),
             _ATTEMPT.result.in_([Result.SENDING.value, Result.IN_DOUBT.value]),
             _LETTER.status.in_([State.PROCESSING.value, State.MANUAL.value]),
         )
@@ -447,6 +459,13 @@ async def _lock(connection: AsyncConnection, replay_id: str) -> Replay | None:
     query = select(redrive_replay).where(_REPLAY.id == replay_id).with_for_update()
     row = (await connection.execute(query)).mappings().one_or_none()
     return None if row is None else read_replay(row)
+
+
+async def _stop(connection: AsyncConnection, held: Replay, stop: Stop, now: datetime) -> None:
+    if held.state is ReplayState.CANCELLED or held.position <= stop.position:
+        return
+    moved = {"position": stop.position, "skipped": held.skipped - stop.again}
+    await _write(connection, held.id, {**_paused(stop.reason, now), **moved})
 
 
 async def _write(connection: AsyncConnection, replay_id: str, values: dict[str, Any]) -> None:

@@ -102,6 +102,8 @@ def read_head(row: Row) -> Head:
     values = dict(zip(HEAD, row, strict=True))
     values["status"] = State(values["status"])
     values["possible_duplicate"] = bool(values["possible_duplicate"])
+    if values["resolution"] is not None:
+        values["resolution"] = Resolution(values["resolution"])
     return Head(**values)
 
 

@@ -83,7 +83,7 @@ class Outcome:
     reason: str = ""
     """Why it was refused."""
     after: State = State.MANUAL
-    """Where a refused letter goes: to a person, or pending."""
+    """Where a refused letter goes: to a person, or back to where it was."""
     retry_in: timedelta | None = None
     """For how long a refused letter is pending."""
     revival: bool = False
@@ -456,5 +456,7 @@ async def _put_back(
         values = {"dlq_retry_count": revivals, "verdict_due_at": None, **UNLOCKED}
         if outcome.after is State.PENDING:
             values["next_retry_at"] = now + (outcome.retry_in or timedelta(0))
+        if outcome.after is State.RESOLVED:  # as before: the claim took that off it
+            values["resolution"] = outcome.claim.letter.resolution
         changes.become(letter, outcome.after, f"not sent: {outcome.reason}", **values)
     await changes.flush()

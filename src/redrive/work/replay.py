@@ -8,7 +8,8 @@ What it guarantees, beside what the Sender does:
 - While the breaker of a destination is open, it waits; when that is half-open, it sends one letter
   and waits for what becomes of it.
 - Where letters keep their order, one that is refused or in doubt stops the job: none overtakes it,
-  and the job begins with it when it is resumed.
+  and the job begins with it when it is resumed. A batch that takes a third of a lease, because many
+  of its letters go one after the other, is cut there: nobody else takes them for lost meanwhile.
 - A queue that is full, or down, pauses the job: what it did not take is as it was before, and first
   when the job is resumed. So does one that would push out its oldest messages for the next letter,
   as far as is known (`room_ahead.py`) and unless that was ordered: such a letter is not claimed.
@@ -24,6 +25,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -35,7 +37,7 @@ from redrive.domain.replay import Destination, Replay
 from redrive.domain.revival import FULL_AGAIN
 from redrive.errors import ConnectionLost, OrderRefused
 from redrive.store.fitting import BOUNDLESS
-from redrive.store.replays import Batch, Replays
+from redrive.store.replays import Batch, Replays, Stop
 from redrive.store.sendings import Outcome
 from redrive.work.ordering import Key, in_waves, read_ordering
 from redrive.work.pace import Rate
@@ -46,10 +48,8 @@ from redrive.work.worker import log_sent, record_patiently
 log = structlog.get_logger()
 
 Take = Callable[[], Awaitable[Batch]]
-Done = tuple[Batch, list[Sent]]
-"""A batch, and what became of its claims."""
-Stop = tuple[int, str]
-"""The position of the letter that a job stops at, and why."""
+Done = tuple[Batch, list[Sent], Stop | None]
+"""A batch, what became of its claims, and where the job stops for that."""
 
 _RENEW: Final = 5.0
 """Seconds between two signs of life while a job waits."""
@@ -96,6 +96,7 @@ class ReplayRunner:
         self._waits = waits
         self._room = room
         self._renew = min(_RENEW, lease.total_seconds() / 3)
+        self._patience = lease.total_seconds() / 3
         self._log = log.bind(worker=worker_id)
 
     async def run(
@@ -142,18 +143,19 @@ class ReplayRunner:
             if not await self._until_ready(replay, progress):
                 return
             batch = await take()
-            sent = await self._send(batch.claims, key)
-            stop = _where_to_stop(batch, sent, in_order=key is not None)
+            sent, late = await self._send(batch.claims, key)
+            stop = _where_to_stop(replay, batch, sent)
             cut = _disconnected(sent)
             if key is not None:
                 taken = (each.claim.envelope for each in sent if not each.disconnected)
                 progress.keyless += sum(key(envelope) is None for envelope in taken)
             if cut and stop is None:
                 await self._go_back(replay, progress, batch, sent)
-                raise ConnectionLost(cut[0].reason)
-            await self._record(progress, batch, sent)
+                if len(cut) > late:
+                    raise ConnectionLost(cut[0].reason)
+                continue
+            await self._record(progress, batch, sent, stop)
             if stop is not None:
-                await self._replays.stop_at(replay.id, *stop)
                 return
             if batch.ended or not await self._may_go_on(replay, batch, progress):
                 return
@@ -169,30 +171,30 @@ class ReplayRunner:
 
         before: Done | None = None  # what is recorded while the next is sent
         following: Batch | None = None
-        stop: Stop | None = None  # where and why it must, once what is claimed has been sent
+        stopping = False  # once what is claimed has been sent
         while following is not None or not self._stopping.is_set():
             if following is None and not await self._until_ready(replay, progress):
                 return
             batch, following = following or await take(), None
             sent: list[Sent] = []
             if batch.claims:
-                more = not batch.ended and stop is None and not self._stopping.is_set()
+                more = not batch.ended and not stopping and not self._stopping.is_set()
                 meanwhile = record_and_take(before, more=more)
                 sent, following = await self._send_and(meanwhile, replay, progress, batch)
-            stop = stop or _where_to_stop(batch, sent, in_order=False)
+            stop = _where_to_stop(replay, batch, sent, following)
+            stopping = stopping or stop is not None
             cut = _disconnected(sent)
-            if cut and stop is None:
+            if cut and not stopping:
                 if following is not None:  # the last that was taken first
                     unsent = [_unwritten(claim, cut[0].reason) for claim in following.claims]
                     await self._give_back(replay, following, unsent)
                 await self._go_back(replay, progress, batch, sent)
                 raise ConnectionLost(cut[0].reason)
-            before = (batch, sent)
+            before = (batch, sent, stop)
             if following is None or not following.claims:
                 await self._record(progress, *before)
                 before = None
-            if stop is not None and following is None:
-                await self._replays.stop_at(replay.id, *stop)
+            if stopping and following is None:
                 return
             if batch.ended or not await self._may_go_on(replay, batch, progress):
                 return
@@ -241,10 +243,13 @@ class ReplayRunner:
             for task in both:
                 task.cancel()
 
-    async def _send(self, claims: Sequence[Claim], key: Key | None) -> list[Sent]:
+    async def _send(self, claims: Sequence[Claim], key: Key | None) -> tuple[list[Sent], int]:
+        """What became of claims, and for how many of them it had become too late."""
         if not claims:
-            return []
-        return await (self._sender.send(claims) if key is None else self._in_order(claims, key))
+            return [], 0
+        if key is None:
+            return await self._sender.send(claims), 0
+        return await self._in_order(claims, key)
 
     async def _go_back(
         self, replay: Replay, progress: Progress, batch: Batch, sent: Sequence[Sent]
@@ -284,9 +289,11 @@ class ReplayRunner:
             await self._go_back(replay, progress, batch, sent)
         return sent, recording.result()
 
-    async def _record(self, progress: Progress, batch: Batch, sent: Sequence[Sent]) -> None:
+    async def _record(
+        self, progress: Progress, batch: Batch, sent: Sequence[Sent], stop: Stop | None = None
+    ) -> None:
         if sent:
-            await self._note_outcomes(sent)
+            await self._note_outcomes(sent, stop)
         progress.done += len(sent) + len(batch.skipped)
         progress.skipped += len(batch.skipped)
         progress.left_out.update(reason for _, reason in batch.skipped)
@@ -294,19 +301,30 @@ class ReplayRunner:
         progress.waits_for = ""
         self._on_progress(progress)
 
-    async def _note_outcomes(self, sent: Sequence[Sent]) -> None:
-        outcomes = [_outcome(each) for each in sent]
-        await record_patiently(
-            self._replays, self._id, outcomes, self._verdict_after, self._stopping
+    async def _note_outcomes(self, sent: Sequence[Sent], stop: Stop | None) -> None:
+        note = partial(
+            self._replays.record,
+            self._id,
+            [_outcome(each) for each in sent],
+            verdict_after=self._verdict_after,
+            stop=stop,
         )
+        await record_patiently(note, len(sent), self._stopping)
         for each in sent:
             log_sent(self._log, each)
 
-    async def _in_order(self, claims: Sequence[Claim], key: Key) -> list[Sent]:
+    async def _in_order(self, claims: Sequence[Claim], key: Key) -> tuple[list[Sent], int]:
         """Each key's letters one after the other; behind one that was not sent, none."""
         done: list[Sent] = []
+        late = 0
         stuck: dict[str, Sent] = {}
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._patience
         for wave in in_waves(claims, key):
+            if done and loop.time() > until:
+                done += [_unwritten(claim, "the batch took too long") for _, claim in wave]
+                late += len(wave)
+                continue
             free = [(name, claim) for name, claim in wave if name not in stuck]
             done += [_behind(stuck[name], claim) for name, claim in wave if name in stuck]
             sent = await self._sender.send([claim for _, claim in free])
@@ -314,7 +332,7 @@ class ReplayRunner:
                 if name is not None and each.result is not Result.SENT:
                     stuck[name] = each
             done += sent
-        return done
+        return done, late
 
     async def _wait_for_breaker(self, replay: Replay, batch: Batch, progress: Progress) -> None:
         """Until it may admit another letter; with a sign of life now and then."""
@@ -340,9 +358,12 @@ class ReplayRunner:
 
 def _outcome(sent: Sent) -> Outcome:
     """What is noted: a person asked for it, so a person hears why it was not sent; but what stands
-    in its way only for now leaves a letter as it was."""
+    in its way only for now leaves a letter as it was. So does anything in the way of one that was
+    resolved: it was consumed once, and no replay may take it that is not asked for those."""
     before = sent.claim.letter.status
-    as_it_was = sent.passing and before in (State.PENDING, State.FAILED)
+    as_it_was = before is State.RESOLVED or (
+        sent.passing and before in (State.PENDING, State.FAILED)
+    )
     return Outcome(
         claim=sent.claim,
         result=sent.result,
@@ -376,9 +397,13 @@ def _place(batch: Batch, sent: Sent) -> int:
     return batch.positions.get(sent.claim.letter.id, batch.first)
 
 
-def _where_to_stop(batch: Batch, sent: Sequence[Sent], *, in_order: bool) -> Stop | None:
+def _where_to_stop(
+    replay: Replay, batch: Batch, sent: Sequence[Sent], following: Batch | None = None
+) -> Stop | None:
     """Where and why a job must not go on by itself; None if it may. A lost connection is no reason:
-    the job waits for that. But what was not sent for it is not left behind either."""
+    the job waits for that. But what was not sent for it is not left behind either. `following` is
+    what was taken meanwhile."""
+    in_order = replay.ordered_by is not None
 
     def place(each: Sent) -> int:
         return _place(batch, each)
@@ -393,4 +418,8 @@ def _where_to_stop(batch: Batch, sent: Sequence[Sent], *, in_order: bool) -> Sto
         reason += f": {first.reason}"
     if in_order:
         reason += "; none may overtake it"
-    return min(map(place, stuck)), reason
+    position = min(map(place, stuck))
+    again = sum(batch.positions[id_] >= position for id_, _ in batch.skipped)
+    if following is not None:
+        again += len(following.skipped)
+    return Stop(replay_id=replay.id, position=position, reason=reason, again=again)

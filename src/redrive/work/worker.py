@@ -19,9 +19,10 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from functools import partial
+from typing import Final
 
 import structlog
 
@@ -50,14 +51,6 @@ _RECORD_FOR: Final = 30.0
 """Seconds for which recording is tried while the store is away; then the lease tells."""
 _LOOK_FOR_WAY: Final = 5.0
 """Seconds between two looks for the return exchange while it is missing."""
-
-
-class Recording(Protocol):
-    """Where outcomes are noted: of a worker's claims, or of a replay's."""
-
-    async def record(
-        self, worker: str, outcomes: Sequence[Outcome], *, verdict_after: timedelta
-    ) -> None: ...
 
 
 class Worker:
@@ -200,9 +193,10 @@ class Worker:
         if taken.claims:
             sent = await sender.send(taken.claims)
             outcomes = [self._outcome(each) for each in sent]
-            await record_patiently(
-                self._sendings, self.id, outcomes, self._verdict_after, self._stopping
+            note = partial(
+                self._sendings.record, self.id, outcomes, verdict_after=self._verdict_after
             )
+            await record_patiently(note, len(outcomes), self._stopping)
             for each, outcome in zip(sent, outcomes, strict=True):
                 log_sent(self._log, each)
                 tell_refused(self._events, outcome)
@@ -282,11 +276,7 @@ class Worker:
 
 
 async def record_patiently(
-    store: Recording,
-    worker: str,
-    outcomes: Sequence[Outcome],
-    verdict_after: timedelta,
-    stopping: asyncio.Event,
+    note: Callable[[], Awaitable[None]], letters: int, stopping: asyncio.Event
 ) -> None:
     """Note what became of claims, also if the store is away for a while. If it is for longer, the
     leases end: what was sent counts as in doubt, which is true."""
@@ -295,12 +285,12 @@ async def record_patiently(
     failures, backoff = 0, Backoff()
     while True:
         try:
-            await store.record(worker, outcomes, verdict_after=verdict_after)
+            await note()
             return
         except StoreError as error:
             failures += 1
             if stopping.is_set() or loop.time() > give_up_at:
-                log.warning("sender.not_recorded", letters=len(outcomes), error=str(error))
+                log.warning("sender.not_recorded", letters=letters, error=str(error))
                 raise
             delay = backoff.delay(failures, random.random())  # noqa: S311  # spreads load, no secret
         await asyncio.sleep(delay.total_seconds())

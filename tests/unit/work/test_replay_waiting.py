@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
 import uvloop
 
-from redrive.domain.letter import Claim, Result
+from redrive.domain.letter import Arrival, Claim, Result
 from redrive.domain.replay import Replay, ReplayState
 from redrive.store.replays import Batch, Replays
 from redrive.work import replay as running
 from redrive.work.replay import Progress, ReplayRunner
 from redrive.work.sender import Sender, Sent
+from tests.services.letters import arrival
 
 NOW = datetime(2026, 2, 11, tzinfo=UTC)
 JOB = Replay(
@@ -37,6 +39,7 @@ JOB = Replay(
     letters=2,
     position=0,
 )
+JOB_IN_ORDER = replace(JOB, letters=5, batch_size=5, pause=0.0, ordered_by="$.customer")
 
 
 class Jobs:
@@ -62,7 +65,9 @@ class Jobs:
 
 
 class Sends:
-    def __init__(self, *, is_ready: bool = True) -> None:
+    def __init__(self, *, is_ready: bool = True, seconds: float = 0.0) -> None:
+        self.sent: list[Claim] = []
+        self._seconds = seconds
         self._ready = asyncio.Event()
         if is_ready:
             self._ready.set()
@@ -71,6 +76,8 @@ class Sends:
         await self._ready.wait()
 
     async def send(self, claims: list[Claim]) -> list[Sent]:
+        await asyncio.sleep(self._seconds)
+        self.sent += claims
         return [Sent(claim=claim, result=Result.SENT) for claim in claims]
 
 
@@ -81,16 +88,24 @@ class _Anything:
         return _Anything()
 
 
-async def run(jobs: Jobs, sends: Sends, stopping: asyncio.Event) -> Progress:
+def claim_of(given: Arrival) -> Claim:
+    return Claim(
+        letter=given.letter, generation=1, envelope=given.envelope, queue="orders", exchange=None
+    )
+
+
+async def run(
+    jobs: Jobs, sends: Sends, stopping: asyncio.Event, job: Replay = JOB, *, lease: float = 60.0
+) -> Progress:
     runner = ReplayRunner(
         "cli-1",
         cast("Replays", jobs),
         cast("Sender", sends),
         verdict_after=timedelta(minutes=10),
-        lease=timedelta(minutes=1),
+        lease=timedelta(seconds=lease),
         stopping=stopping,
     )
-    return await asyncio.wait_for(runner.run(JOB, lambda _: None), 10)
+    return await asyncio.wait_for(runner.run(job, lambda _: None), 10)
 
 
 @pytest.fixture(autouse=True)
@@ -153,3 +168,35 @@ def test_while_a_breaker_holds_it_every_sign_of_life_says_so(
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert set(runner.run(held()).signs) == {"the breaker of orders is open"}
+
+
+class InOrder(Jobs):
+    """Letters of one key, taken from where the job is."""
+
+    def __init__(self, letters: int) -> None:
+        super().__init__(on_sign=lambda _: True)
+        self.claims = [claim_of(arrival(b'{"customer": 7}')) for _ in range(letters)]
+        self.position = 0
+        self.given_back: list[int] = []
+
+    async def take_batch(self, *_: object, **__: object) -> Batch:
+        first, self.position = self.position, len(self.claims)
+        ids = [claim.letter.id for claim in self.claims]
+        return Batch(
+            claims=self.claims[first:],
+            first=first,
+            positions={id_: place for place, id_ in enumerate(ids)},
+            ended=first == len(self.claims),
+        )
+
+    async def give_back(self, *given: object) -> None:
+        self.position = cast("int", given[-1])
+        self.given_back.append(self.position)
+
+
+async def test_a_batch_in_order_is_cut_before_anybody_could_take_its_letters_for_lost() -> None:
+    jobs, sends = InOrder(5), Sends(seconds=0.2)
+    progress = await run(jobs, sends, asyncio.Event(), JOB_IN_ORDER, lease=1.0)
+    assert jobs.given_back  # in how many parts depends on the machine
+    assert [claim.letter.id for claim in sends.sent] == [each.letter.id for each in jobs.claims]
+    assert progress.results == {Result.SENT: 5}
