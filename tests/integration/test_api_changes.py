@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from redrive.amqp import fields
+from redrive.domain.letter import Arrival
 from redrive.domain.lifecycle import State
 from redrive.server import documents
 from tests.services.letters import BEGAN, arrival, books_are_exact, died_in, failed
@@ -34,6 +35,10 @@ async def client(server: Server) -> AsyncIterator[httpx.AsyncClient]:
 
 async def add(server: Server, *reasons: str) -> list[str]:
     return await server.add(*(failed(reason) for reason in reasons))
+
+
+def copied() -> Arrival:
+    return arrival(headers={**died_in("orders"), "redrive-id": fields.longstr("r-1")})
 
 
 async def state_of(server: Server, letter_id: str) -> State:
@@ -312,6 +317,19 @@ async def test_a_replay_tells_whether_full_queues_may_drop_their_oldest_messages
     assert made.json()["dropOldest"] is given.get("dropOldest", False)
     (entry,) = (await client.get(f"{V1}/audit")).json()["items"]
     assert entry["detail"]["dropOldest"] is made.json()["dropOldest"]
+    assert entry["detail"]["ignoreHealth"] is True
+
+
+@pytest.mark.parametrize("with_doubtful", [None, True, False])
+async def test_of_letters_named_by_id_those_in_doubt_are_sent_unless_that_is_refused(
+    server: Server, client: httpx.AsyncClient, with_doubtful: bool | None
+) -> None:
+    first, copy = await server.add(copied(), copied())
+    wanted = {"filter": {"id": [first, copy]}, "withDoubtful": with_doubtful}
+    found = (await client.post(f"{V1}/replays/preview", json=wanted)).json()
+    assert (found["letters"], found["skipped"]) == ((0, 2) if with_doubtful is False else (2, 0))
+    made = await client.post(f"{V1}/replays", json={**wanted, "count": 2, "ignoreHealth": True})
+    assert made.json()["doubtful"] is (with_doubtful is not False)
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,18 @@ def test_what_commands_do_to_replays_is_in_the_audit_log(vhost: Vhost, site: Rep
     ]
 
 
+def test_who_imports_letters_is_in_the_audit_log_with_their_number(site: Replaying) -> None:
+    site.add(dead("a"), dead("b"))
+    file = site.folder / "letters.jsonl"
+    assert site("letters", "export", "--to", str(file)).code == 0
+    file.write_bytes(file.read_bytes().replace(b'"id":"0', b'"id":"1', 1))
+    assert site("letters", "import", str(file)).code == 0
+    assert site("letters", "import", str(site.folder / "missing.jsonl")).code == 1
+    assert told(site) == [
+        ("letters.import", {"file": str(file), "letters": 2, "added": 1}, 200),
+    ]
+
+
 def test_what_is_refused_or_not_there_is_in_the_audit_log_with_the_status_of_the_api(
     site: Replaying,
 ) -> None:

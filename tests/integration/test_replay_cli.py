@@ -296,6 +296,30 @@ def test_an_ordered_replay_stops_behind_a_batch_with_a_refusal(site: Replaying) 
     assert (listed["state"], listed["position"]) == ("paused", 1)
 
 
+def test_an_ordered_replay_that_stops_again_and_again_counts_what_it_left_out_once(
+    site: Replaying,
+) -> None:
+    site.add(dead("ann", queue="gone"), dead("bob"), dead("cyd"))
+    first = site("replay", "--yes", "--ordered-by", "$.id", "--output", "json").document
+    assert first["skipped"] == 0
+    for _ in range(3):
+        assert site("replays", "resume", first["id"]).code == 1
+        (listed,) = site.json("replays", "list")["items"]
+        assert (listed["state"], listed["skipped"]) == ("paused", 0)
+
+
+def test_a_resolved_letter_that_is_refused_when_it_is_sent_again_stays_resolved(
+    site: Replaying,
+) -> None:
+    (letter,) = site.add(dead("a", queue="gone"))
+    assert site("replay", letter, "--yes", "--to", "queue:orders").code == 0
+    assert site("letters", "resolve", letter, "--yes").code == 0
+    assert site("replay", letter, "--yes").code == 1
+    shown = site.json("letters", "show", letter)
+    assert (shown["status"], shown["resolution"]) == ("dlq_resolved", "operator")
+    assert site("replay", "--yes").code == 3
+
+
 # Whether it begins
 
 
@@ -850,8 +874,14 @@ def test_a_dry_run_has_the_exit_code_of_the_replay(
     assert dry.code == site("replay", "--yes", *words, *states).code == int(outstanding_is_named)
 
 
-def test_letters_without_the_key_of_an_order_are_told(site: Replaying) -> None:
-    site.add(dead("a"), dead("b"))
-    ran = site("replay", "--yes", "--ordered-by", "header:nosuch")
-    assert ran.code == 0
-    assert "2 letters without a value at header:nosuch: they keep no order" in ran.err
+def test_letters_without_the_key_of_an_order_are_told_before_and_after(site: Replaying) -> None:
+    site.add(dead("a", body=b'{"order": 1}'), dead("b"), dead("c", queue=None))
+    (edited,) = site.add(dead("d", body=b'{"order": 4}'))
+    (site.folder / "new.json").write_bytes(b"4")
+    assert site("letters", "edit", edited, "--body", str(site.folder / "new.json")).code == 0
+    words = ("replay", "--ordered-by", "$.order")
+    dry = site(*words, "--dry-run", "--output", "json")
+    assert dry.document["withoutOrder"] == 2
+    told = "2 letters without a value at $.order: they keep no order"
+    assert told in dry.err
+    assert told in site(*words, "--yes").err

@@ -200,6 +200,17 @@ def test_a_dry_run_foresees_that_the_replay_would_pause_and_that_it_would_not_if
     assert "it has room for 5 more messages, and drops its oldest messages for the rest" in told.out
 
 
+def test_a_dry_run_foresees_for_how_many_a_limit_of_bytes_has_room_and_where_others_go(
+    site: Replaying,
+) -> None:
+    limit = {"x_max_length_bytes": 300, "x_dead_letter_exchange": "retry-exchange"}
+    asyncio.run(declare(site.vhost.url, SMALL, "classic", **limit))
+    site.add(*(dead(str(each), body=b"x" * 99, queue=SMALL) for each in range(4)))
+    ran = site("replay", "--dry-run")
+    assert "not 1 of them: it has room for 300 more bytes, and would dead-letter its" in ran.out
+    assert "oldest messages to the exchange 'retry-exchange' for the rest" in ran.out
+
+
 def as_a_process(site: Replaying, delay: str) -> CommandLine:
     """Of workers that revive every letter so long after it failed."""
     return site.command_line(

@@ -2304,6 +2304,11 @@ export interface components {
              * @description Why a replay would not begin now.
              */
             unmet: string[];
+            /**
+             * Withoutorder
+             * @description How many letters have no value at `orderedBy`, and so keep no order.
+             */
+            withoutOrder: number;
         };
         /** ReplayReport */
         ReplayReport: {

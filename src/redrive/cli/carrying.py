@@ -3,7 +3,8 @@
 Guarantees: a file appears under its name only when it is complete, private to the user, and never
 replaces another. Of an import every line is checked before the first letter is written, so that a
 broken file changes nothing; should the store fail in between, what was added stays, and importing
-again adds the rest.
+again adds the rest. Letters come with their own history, which has no word of the import: so who
+imported which file is in the audit log.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import IO, TYPE_CHECKING, Final, Self
 
 from redrive import runtime
 from redrive.cli import wording
+from redrive.cli.auditing import audited
 from redrive.cli.filters import Selection
 from redrive.domain.letter import Kept
 from redrive.errors import RedriveError
@@ -126,10 +128,15 @@ async def import_letters(settings: Settings, file: Path) -> Imported:
         lines.seek(0)
         added = 0
         with _Progress("imported") as progress:
-            async with runtime.store(settings, make=True) as store:
+            told = {"file": _name(file), "letters": count}
+            async with (
+                runtime.store(settings, make=True) as store,
+                audited(store.audit_log, "letters.import", told) as entry,
+            ):
                 done = 0
                 for batch in _batches(lines, file):
                     added += await store.letters.restore(batch)
+                    entry["added"] = added
                     done += len(batch)
                     progress.show(done)
     return Imported(count, added, ())
@@ -140,8 +147,9 @@ def _source(file: Path) -> Iterator[IO[bytes]]:
     """The file, to be read twice: what cannot be, as a pipe, is first copied to disk."""
     with contextlib.ExitStack() as stack:
         try:
-            given = sys.stdin.buffer if file == _STDIN else stack.enter_context(file.open("rb"))
-            if given is not sys.stdin.buffer and given.seekable():
+            is_stdin = file == _STDIN
+            given = sys.stdin.buffer if is_stdin else stack.enter_context(file.open("rb"))
+            if not is_stdin and given.seekable():
                 yield given
                 return
             spool = stack.enter_context(tempfile.TemporaryFile())

@@ -99,7 +99,10 @@ def replay(  # noqa: PLR0913  (each is an option)
     ] = None,
     with_doubtful: Annotated[
         bool,
-        typer.Option("--with-doubtful", help="Also what may have been consumed already."),
+        typer.Option(
+            "--with-doubtful",
+            help="Also what may have been consumed already, and both of possible copies.",
+        ),
     ] = False,
     drop_oldest: Annotated[
         bool,

@@ -16,9 +16,10 @@ from redrive.cli import wording
 from redrive.cli.filters import NOTHING_MATCHED
 from redrive.cli.invocation import Output
 from redrive.cli.rendering import Cell, Column, Marked, note, one_line, print_json, print_table
-from redrive.cli.replaying import FAILED, Asked
+from redrive.cli.replaying import FAILED, Asked, note_keyless
 from redrive.work.destination_look import Look
 from redrive.work.destinations import destinations
+from redrive.work.ordering import read_ordering
 from redrive.work.replay_preview import Preview, PreviewOrder, preview_document
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def preview(settings: Settings, asked: Asked, output: Output) -> None:
     if not found.matched:
         note("no letter matches")
         raise typer.Exit(NOTHING_MATCHED)
+    note_keyless(found.keyless, asked.order.ordered_by)
     for reason in unmet:
         note(f"a replay would not begin now: {reason}")
     note("nothing was sent: this was a dry run")
@@ -65,7 +67,7 @@ async def _preview(settings: Settings, asked: Asked) -> tuple[Preview, list[str]
                     vhost=runtime.addresses(settings)[0].vhost,
                     filters=filters,
                     limit=asked.selection.limit,
-                    ordered=order.ordered_by is not None,
+                    key=None if order.ordered_by is None else read_ordering(order.ordered_by),
                     doubtful=order.doubtful,
                     drop_oldest=order.drop_oldest,
                     destination_of=destinations(lambda: policies, order.destination),

@@ -331,6 +331,11 @@ def print_report(report: Report) -> None:
     if report.left:
         rows.append(("left", f"{report.left:,}", "not taken yet"))
     print_table(_REPORT, [rows])
-    if report.keyless:
-        letters = wording.plural(report.keyless, "letter")
-        note(f"{letters} without a value at {report.replay.ordered_by}: they keep no order")
+    note_keyless(report.keyless, report.replay.ordered_by)
+
+
+def note_keyless(keyless: int, ordered_by: str | None) -> None:
+    """Say of letters that were to keep an order how many do not."""
+    if keyless:
+        letters = wording.plural(keyless, "letter")
+        note(f"{letters} without a value at {ordered_by}: they keep no order")

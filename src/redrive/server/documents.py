@@ -393,6 +393,9 @@ class ReplayPreview(Document):
     destinations: list[DestinationLook]
     skipped: int
     left_out: list[Why]
+    without_order: int = Field(
+        description="How many letters have no value at `orderedBy`, and so keep no order."
+    )
     unmet: list[str] = Field(description="Why a replay would not begin now.")
     note: str | None
 

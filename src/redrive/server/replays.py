@@ -79,8 +79,10 @@ class ReplayWanted(Input):
         ]
         | None
     ) = Field(None, description="`queue:NAME` or `exchange:NAME`, not where they failed.")
-    with_doubtful: bool = Field(
-        False, description="Also what may have been consumed already; so are letters named by id."
+    with_doubtful: bool | None = Field(
+        None,
+        description="Also what may have been consumed already, and both copies of what may be one"
+        " message. Unless said otherwise, only where letters are named by id.",
     )
     ordered_by: (
         Annotated[str, Field(max_length=1000, pattern=NO_NUL), AfterValidator(_ordering)] | None
@@ -102,7 +104,7 @@ class ReplayWanted(Input):
 
     @property
     def doubtful(self) -> bool:
-        return self.with_doubtful or bool(self.filter.id)
+        return bool(self.filter.id) if self.with_doubtful is None else self.with_doubtful
 
 
 class NewReplay(ReplayWanted):
@@ -144,7 +146,7 @@ async def preview_replay(request: Request, wanted: ReplayWanted) -> Response:
         vhost=desk.vhost,
         filters=wanted.filters(),
         limit=wanted.limit,
-        ordered=wanted.ordered_by is not None,
+        key=None if wanted.ordered_by is None else read_ordering(wanted.ordered_by),
         doubtful=wanted.doubtful,
         drop_oldest=wanted.drop_oldest,
         destination_of=destinations(lambda: policies, redirect),
@@ -187,8 +189,12 @@ async def create_replay(request: Request, wanted: NewReplay) -> Response:
     told = {
         "filter": wanted.filter.given(),
         "count": wanted.count,
+        "limit": wanted.limit,
         "to": wanted.to,
+        "withDoubtful": wanted.doubtful,
+        "orderedBy": wanted.ordered_by,
         "dropOldest": wanted.drop_oldest,
+        "ignoreHealth": wanted.ignore_health,
     }
     async with audited(request, "replays.create", told) as entry:
         if not wanted.ignore_health:

@@ -7,7 +7,7 @@ again when it takes it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -16,9 +16,10 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, and_, func, or_, select
 
 from redrive.domain.filters import Filters, Page
-from redrive.domain.letter import Letter, Result
+from redrive.domain.letter import Envelope, Letter, Result
 from redrive.domain.replay import Destination, Replay, why_not
 from redrive.errors import CursorRefused
+from redrive.store.details import read_messages, that_fit
 from redrive.store.engine import Database
 from redrive.store.listed import Listed
 from redrive.store.replay_choice import in_doubt_of
@@ -34,6 +35,7 @@ from redrive.store.sendings import copied_of
 
 _AT_ONCE: Final = 500
 _LISTED_AT_ONCE: Final = 10_000
+_BYTES_AT_ONCE: Final = 16 * 2**20
 WALKED: Final = 5_000
 
 
@@ -139,6 +141,16 @@ class ReplayLooks:
                     )
                     for letter in letters
                 ]
+
+    async def messages(self, letters: Sequence[Letter]) -> AsyncIterator[Collection[Envelope]]:
+        """What would be sent of letters, as many at a time as 16 MiB hold, but one at least. Of
+        those that were deleted meanwhile there is nothing."""
+        left = {letter.id: letter for letter in letters}
+        while left:
+            async with self._database.reading() as connection:
+                ids = await that_fit(connection, list(left), _BYTES_AT_ONCE)
+                messages = await read_messages(connection, [left.pop(id_) for id_ in ids])
+            yield messages.values()
 
     async def ids_beginning(self, prefix: str, limit: int = 10) -> list[str]:
         """The ids of replays that begin so, oldest first; none if it is no beginning of an id."""

@@ -6,10 +6,12 @@ first letter is sent to it.
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import accumulate, takewhile
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -33,6 +35,8 @@ class Expected:
 
     letters: int = 0
     size: int = 0
+    sizes: array[int] = field(default_factory=lambda: array("Q"))
+    """Of each letter, in the order in which they would go."""
     keys: Counter[str] = field(default_factory=Counter)
     """By routing key, as far as they were counted."""
 
@@ -143,10 +147,14 @@ class DestinationLook:
         look.max_length_bytes = least(live, "max-length-bytes")
         look.overflow = live.overflow
         look.message_ttl = least(live, "message-ttl")
-        self._room(look, look.max_length, look.ready or 0, look.expected.letters, "messages")
-        waiting = found.get("message_bytes_ready")
+        loses = _loses(live.in_force("dead-letter-exchange"))
+        self._room(look, look.max_length, look.ready or 0, "messages", loses)
+        # Statistics may be seconds late; of a queue that was just made there are none yet.
+        waiting = found.get("message_bytes_ready", 0 if look.ready == 0 else None)
         if isinstance(waiting, int):
-            self._room(look, look.max_length_bytes, waiting, look.expected.size, "bytes")
+            self._room(look, look.max_length_bytes, waiting, "bytes", loses)
+        elif look.max_length_bytes is not None:
+            look.warnings.append("how many bytes wait there is not known yet")
         if look.message_ttl is not None:
             after = format_duration(timedelta(milliseconds=look.message_ttl))
             look.warnings.append(f"messages that wait there expire after {after}")
@@ -154,22 +162,26 @@ class DestinationLook:
             after = format_duration(timedelta(milliseconds=expires))
             look.warnings.append(f"the queue deletes itself after {after} without a consumer")
 
-    def _room(self, look: Look, most: int | None, waiting: int, more: int, what: str) -> None:
-        if most is None or waiting + more <= most:
+    def _room(
+        self, look: Look, most: int | None, waiting: int, what: str, loses: tuple[str, str]
+    ) -> None:
+        if most is None:
             return
         room = max(0, most - waiting)
-        beyond = more - room
-        letters = beyond if what == "messages" else None
+        expected = look.expected
+        fit = room if what == "messages" else _that_fit(expected.sizes, room)
+        letters = expected.letters - fit
+        if letters <= 0:
+            return
+        does, would = loses
         if look.overflow in _REFUSES:
             look.refuse(f"it has room for {room:,} more {what} and refuses the rest", letters)
         elif look.drop_oldest:
-            look.warnings.append(
-                f"it has room for {room:,} more {what}, and drops its oldest messages for the rest"
-            )
+            look.warnings.append(f"it has room for {room:,} more {what}, and {does} for the rest")
         else:
             look.refuse(
-                f"it has room for {room:,} more {what}, and would drop its oldest messages for the"
-                f" rest: the replay pauses there, unless given {DROP_OLDEST}",
+                f"it has room for {room:,} more {what}, and would {would} for the rest: the replay"
+                f" pauses there, unless given {DROP_OLDEST}",
                 letters,
             )
 
@@ -238,3 +250,16 @@ class DestinationLook:
         what = "its bindings" if path[0] == "exchanges" else "its length limits and binding"
         look.warnings.append(f"{what}: {problem}")
         return None
+
+
+def _loses(dead_letters_to: Any) -> tuple[str, str]:
+    """What a full queue does with its oldest messages: "it drops …", "it would drop …"."""
+    if dead_letters_to is None:
+        return "drops its oldest messages", "drop its oldest messages"
+    there = f"its oldest messages to the exchange {dead_letters_to!r}"
+    return f"dead-letters {there}", f"dead-letter {there}"
+
+
+def _that_fit(sizes: Iterable[int], room: int) -> int:
+    """How many go before the first for which there is no room."""
+    return sum(1 for _ in takewhile(lambda held: held <= room, accumulate(sizes)))

@@ -8,7 +8,7 @@ at one moment: while a replay runs, consumers empty queues and others fill them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -20,6 +20,7 @@ from redrive.domain.replay import NEEDS_NOBODY, Destination
 from redrive.store.breakers import Breakers
 from redrive.store.replay_looks import ReplayLooks
 from redrive.work.destination_look import DestinationLook, Expected, Look
+from redrive.work.ordering import Key
 from redrive.work.replay_report import reasons_document
 
 NO_ORIGIN: Final = "nothing tells in which queue it failed; say where to with --to"
@@ -33,7 +34,8 @@ class PreviewOrder:
     vhost: str
     filters: Filters
     limit: int | None = None
-    ordered: bool = False
+    key: Key | None = None
+    """What tells which letters keep an order, if any do."""
     doubtful: bool = False
     drop_oldest: bool = False
     destination_of: Callable[[Letter], Destination | None]
@@ -45,6 +47,8 @@ class Preview:
 
     destinations: list[Look] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
+    keyless: int = 0
+    """Of letters that keep an order: how many would be sent that have no value there."""
 
     @property
     def letters(self) -> int:
@@ -88,10 +92,11 @@ class ReplayPreview:
             order.vhost,
             order.filters,
             limit=order.limit,
-            ordered=order.ordered,
+            ordered=order.key is not None,
             doubtful=order.doubtful,
         )
         async for some in prospects:
+            going: list[Letter] = []
             for prospect in some:
                 destination = order.destination_of(prospect.letter)
                 reason = prospect.why_not or (NO_ORIGIN if destination is None else None)
@@ -99,6 +104,9 @@ class ReplayPreview:
                     preview.left_out[reason or ""] += 1
                 else:
                     _expect(expected.setdefault(destination, Expected()), prospect.letter)
+                    going.append(prospect.letter)
+            if order.key is not None:
+                preview.keyless += await self._without(order.key, going)
         waits = await self._breakers_that_hold(order.vhost, now)
         for destination, what in expected.items():
             look = await self.at.look(destination, what, drop_oldest=order.drop_oldest)
@@ -107,6 +115,13 @@ class ReplayPreview:
             preview.destinations.append(look)
         preview.destinations.sort(key=lambda each: (-each.expected.letters, str(each.destination)))
         return preview
+
+    async def _without(self, key: Key, letters: Sequence[Letter]) -> int:
+        """How many of them have no value there, as they would be sent."""
+        keyless = 0
+        async for messages in self.looks.messages(letters):
+            keyless += sum(key(message) is None for message in messages)
+        return keyless
 
     async def _breakers_that_hold(self, vhost: str, now: datetime) -> dict[str | None, str]:
         """What is said of queues whose breakers do not let everything pass."""
@@ -127,6 +142,7 @@ class ReplayPreview:
 def _expect(expected: Expected, letter: Letter) -> None:
     expected.letters += 1
     expected.size += letter.size
+    expected.sizes.append(letter.size)
     if letter.routing_key in expected.keys or len(expected.keys) < _MOST_KEYS:
         expected.keys[letter.routing_key] += 1
 
@@ -140,6 +156,7 @@ def preview_document(found: Preview) -> dict[str, Any]:
         "destinations": [_look_document(each) for each in found.destinations],
         "skipped": found.skipped,
         "leftOut": reasons_document(found.left_out),
+        "withoutOrder": found.keyless,
     }
 
 
