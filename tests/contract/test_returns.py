@@ -141,7 +141,9 @@ async def test_a_late_return_does_not_take_a_letter_from_the_sending_after_it(st
 async def test_a_return_counts_where_only_a_refused_sending_came_after_it(store: Store) -> None:
     await stored(store)
     (claim,) = await in_doubt(store)
-    await store.verdicts.leave_to_person(VHOST, QUEUE, "in doubt")
+    await store.verdicts.leave_to_person(
+        VHOST, QUEUE, "in doubt", looked_at=await store.verdicts.now()
+    )
     _, again = await replayed_to(store, Destination(queue=QUEUE), doubtful=True)
     await record(store, [again], Result.REFUSED, reason="the queue is full")
     await store.decisions.resolve([claim.letter.id], "me")

@@ -9,6 +9,7 @@ import random
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from unittest.mock import AsyncMock, Mock
 from uuid import UUID
 
 import pytest
@@ -19,10 +20,13 @@ from redrive.domain.lifecycle import State
 from redrive.domain.replay import Destination, ReplayOrder
 from redrive.domain.revival import Send
 from redrive.domain.verdict import Receipt, Verdict, on_silence
+from redrive.errors import BrokerError
 from redrive.store import verdicts
 from redrive.store.sendings import Outcome
 from redrive.store.store import Store
 from redrive.store.verdicts import Settled
+from redrive.work import verdict_watch
+from redrive.work.verdict_watch import VerdictWatch
 from tests.services.scale import faults
 from tests.services.sending import (
     LEASE,
@@ -66,6 +70,14 @@ async def see_idle(store: Store, queue: str = QUEUE) -> int:
     )
 
 
+async def seen_gone(store: Store, queue: str = QUEUE) -> list[Settled]:
+    """The destination is seen to be gone now."""
+    looked_at = await store.verdicts.now()
+    return await store.verdicts.leave_to_person(
+        VHOST, queue, "its queue is gone", looked_at=looked_at
+    )
+
+
 async def settle(store: Store, *, dead_letters: bool = True) -> list[Settled]:
     def decide(_: Letter, attempt: Attempt) -> Verdict:
         return on_silence(attempt, dead_letters=dead_letters)
@@ -97,7 +109,7 @@ async def test_where_nothing_is_to_be_done_nobody_is_kept_from_writing(
         patched.setattr(store.database, "writing", None)
         assert await store.verdicts.end_leases(LEASE, verdict_after=VERDICT_AFTER) == 0
         assert await settle(store) == []
-        assert await store.verdicts.leave_to_person(VHOST, "other", "gone") == []
+        assert await seen_gone(store, "other") == []
         counted = await store.verdicts.count_silence(
             VHOST, QUEUE, seen_idle_at=now - LEASE, verdict_after=VERDICT_AFTER
         )
@@ -380,9 +392,9 @@ async def test_what_a_queue_took_along_is_left_to_a_person_though_it_was_silent_
     await stored(store)
     await sent(store)
     await see_idle(store)
-    assert await store.verdicts.leave_to_person(VHOST, QUEUE, "its queue is gone") == []
+    assert await seen_gone(store) == []
     later(store, VERDICT_AFTER)
-    (left,) = await store.verdicts.leave_to_person(VHOST, QUEUE, "its queue is gone")
+    (left,) = await seen_gone(store)
     assert left.letter.status is State.MANUAL
 
 
@@ -432,12 +444,70 @@ async def test_what_was_sent_to_a_queue_that_is_gone_is_left_to_a_person(store: 
     gone, there, unsent = await stored(store, 3)
     queues = iter(("gone", "there"))
     await sent(store, lambda *_: Send(strategy="immediate", queue=next(queues)), limit=2)
-    (settled,) = await store.verdicts.leave_to_person(VHOST, "gone", "its queue is gone")
+    (settled,) = await seen_gone(store, "gone")
     assert settled.letter == await letter(store, gone)
     assert settled.letter.status is State.MANUAL
     assert (await last_attempt(store, gone)).result is Result.SENT
     assert (await letter(store, there)).status is State.PROCESSING
     assert (await letter(store, unsent)).status is State.PENDING
+
+
+async def test_what_was_sent_after_a_queue_was_seen_to_be_gone_is_not_left_to_a_person(
+    store: Store,
+) -> None:
+    """Somebody made the queue again."""
+    early, late = await stored(store, 2)
+    await sent(store, limit=1)
+    looked_at = await store.verdicts.now()
+    later(store, MOMENT)
+    await sent(store, limit=1)
+    (left,) = await store.verdicts.leave_to_person(VHOST, QUEUE, "gone", looked_at=looked_at)
+    assert left.letter.id == early
+    assert (await letter(store, late)).status is State.PROCESSING
+
+
+# What looks at destinations
+
+
+async def watch(
+    store: Store, monkeypatch: pytest.MonkeyPatch, *, is_open: bool = True
+) -> VerdictWatch:
+    """Letters went to `a` and `b`, and are looked at; the broker does not answer for `a`."""
+    for queue in ("a", "b"):
+        await stored(store)
+        await sent(store, sending(queue))
+    later(store, MOMENT)
+
+    async def see(_: object, queue: str) -> verdict_watch._Seen:
+        if queue == "a":
+            raise BrokerError("the broker did not answer queue.declare within 60 s")
+        return verdict_watch._Seen.ATTENDED
+
+    monkeypatch.setattr(verdict_watch, "_seen", see)
+    connect = AsyncMock(return_value=Mock(is_open=is_open))
+    return VerdictWatch(
+        VHOST, store.verdicts, connect, None, lease=LEASE, verdict_after=VERDICT_AFTER
+    )
+
+
+async def test_a_destination_that_the_broker_does_not_answer_for_keeps_no_other_from_a_verdict(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watching = await watch(store, monkeypatch)
+    await watching.round()
+    assert await store.verdicts.awaited(VHOST) == ["a"]
+    later(store, VERDICT_AFTER)
+    await watching.round()
+    states = [each.status for each in (await store.letters.page(Filters(), limit=9)).items]
+    assert sorted(states) == sorted([State.RESOLVED, State.PROCESSING])
+
+
+async def test_a_broker_that_is_lost_ends_the_round(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watching = await watch(store, monkeypatch, is_open=False)
+    with pytest.raises(BrokerError):
+        await watching.round()
 
 
 async def test_the_fifth_return_makes_a_letter_failed(store: Store) -> None:

@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import update
 
 from redrive.amqp import Channel, Consumer, Delivery, Properties, Publish, fields
+from redrive.broker.management import Management
 from redrive.domain import headers
 from redrive.domain.breaker import Position
 from redrive.domain.filters import Filters
@@ -28,10 +29,11 @@ from redrive.store.replays import Batch
 from redrive.store.schema import redrive_letter
 from redrive.store.store import Store
 from redrive.store.verdicts import Settled
+from redrive.work import verdict_watch
 from redrive.work.destinations import destinations
 from redrive.work.receipts import Receipts, ReceiptStore
 from redrive.work.replay import Progress, ReplayRunner
-from tests.services.eventually import eventually_async
+from tests.services.eventually import DEADLINE, eventually_async
 from tests.services.letters import arrival, books_are_exact, died_in, letter_store
 from tests.services.moving import (
     channel_to,
@@ -56,6 +58,7 @@ from tests.services.reviving import (
     rejects,
     revival,
 )
+from tests.services.silent_leader import silent_leader
 
 PENDING, PROCESSING, RESOLVED, FAILED, MANUAL, ARCHIVED = State
 TIMEOUT = "java.net.SocketTimeoutException: External API timeout\n\tat shop.Pay.charge(Pay.java:7)"
@@ -412,13 +415,61 @@ async def test_while_messages_wait_that_may_be_it_a_letter_is_not_taken_for_cons
         assert (await site.letter()).status is RESOLVED
 
 
-async def test_what_a_consumer_has_handled_that_is_gone_by_now_is_consumed(site: Site) -> None:
+async def handled_by_one_that_is_gone(site: Site) -> None:
     async with channel_to(site.url) as channel:
         consumer, delivery = await taken_ahead(site, channel)
         consumer.ack(delivery)
         consumer.flush_now()
+
+
+@pytest.fixture
+def told(vhost: Vhost, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The management API tells of queues, quickly or not at all."""
+    monkeypatch.setattr(verdict_watch, "_SHOWN_EVERY", 0.2)
+    management = Management(vhost.management_url, "guest", "guest", vhost.name)
+    monkeypatch.setattr(site.watch, "_management", management)
+
+
+async def test_what_a_consumer_has_handled_that_is_gone_by_now_is_consumed(
+    site: Site, told: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verdict_watch, "_MEASURED_WITHIN", DEADLINE)
+    await handled_by_one_that_is_gone(site)
     await site.watch.round()
     assert (await site.letter()).status is RESOLVED
+
+
+async def test_where_nobody_tells_whether_a_queue_without_consumers_is_empty_the_time_begins_anew(
+    site: Site,
+) -> None:
+    await handled_by_one_that_is_gone(site)
+    await site.watch.round()
+    letter = await site.letter()
+    assert (letter.status, letter.verdict_due_at) == (PROCESSING, None)
+    async with handling(site.url, QUEUE, accepts_replays):
+        await silent_for_long(site)
+    assert (await site.letter()).status is RESOLVED
+
+
+@pytest.mark.parametrize("told_by", ["wire", "management"])
+async def test_what_is_ready_again_where_nobody_answers_for_the_queue_is_not_taken_for_consumed(
+    site: Site,
+    vhost: Vhost,
+    told_by: str,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if told_by == "management":
+        request.getfixturevalue("told")
+        monkeypatch.setattr(verdict_watch, "_MEASURED_WITHIN", 2.0)
+    async with channel_to(site.url) as channel:
+        await taken_ahead(site, channel)
+    await holds(site.url, QUEUE, 1)
+    with silent_leader(vhost, QUEUE):
+        await site.watch.round()
+    letter = await site.letter()
+    assert (letter.status, letter.verdict_due_at) == (PROCESSING, None)
+    assert (await site.arrows())[-1] == (PENDING, PROCESSING)
 
 
 async def test_what_a_queue_took_along_while_its_silence_counted_is_left_to_a_person(

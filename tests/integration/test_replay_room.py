@@ -203,7 +203,8 @@ def test_a_dry_run_foresees_that_the_replay_would_pause_and_that_it_would_not_if
 def test_a_dry_run_foresees_for_how_many_a_limit_of_bytes_has_room_and_where_others_go(
     site: Replaying,
 ) -> None:
-    limit = {"x_max_length_bytes": 300, "x_dead_letter_exchange": "retry-exchange"}
+    limit: dict[str, str | int] = {"x_max_length_bytes": 300}
+    limit["x_dead_letter_exchange"] = "retry-exchange"
     asyncio.run(declare(site.vhost.url, SMALL, "classic", **limit))
     site.add(*(dead(str(each), body=b"x" * 99, queue=SMALL) for each in range(4)))
     ran = site("replay", "--dry-run")

@@ -127,8 +127,9 @@ class Unconfirmed:
         Where a broker changed the properties beyond recognition, the oldest publish with the same
         exchange, key and body is taken: more cannot be known.
         """
+        self._leave_behind()
         behind = range(self._oldest, self._last_returned + 1)
-        ahead = range(self._last_returned + 1, self._sent + 1)
+        ahead = range(max(self._oldest, self._last_returned + 1), self._sent + 1)
         look = _Likeness(given_back)
         tag = self._first(ahead, look.same) or self._first(behind, look.same)
         tag = tag or self._first(behind, look.alike) or self._first(ahead, look.alike)
@@ -143,10 +144,16 @@ class Unconfirmed:
     def _pass_on(self, refused: Publish) -> None:
         """A publish that was refused was not the one given back: it was another one like it."""
         assert refused.returned is not None
+        self._leave_behind()
         everything = range(self._oldest, self._sent + 1)
         tag = self._first(everything, _Likeness(refused).same)
         if tag:
             self._pending[tag].returned = refused.returned
+
+    def _leave_behind(self) -> None:
+        """Pass over what was answered singly: each of them once, however many returns there are."""
+        while self._oldest <= self._sent and self._oldest not in self._pending:
+            self._oldest += 1
 
     def _first(self, tags: range, test: Callable[[Publish], bool]) -> int:
         get = self._pending.get

@@ -13,6 +13,8 @@ A classic queue is deleted only if it is still empty and unused at that moment (
 if-unused). Quorum queues know neither flag (any version closes the connection with 540), so their
 messages and consumers are counted once more right before; a message that comes in between is lost,
 and the outcome says so, unless it expired by then: what is being dead-lettered no delete counts.
+One whose leader does not answer looks empty and unused: whether it is, is made sure of once for
+all, before anything is deleted.
 
 Once something is deleted nothing raises: whatever goes wrong with one part is why that part stays,
 and the outcome says of every part what became of it. Where a queue could not be deleted, all that
@@ -21,12 +23,13 @@ its messages may go to stays as well.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from redrive.amqp import Connection
 from redrive.broker.drift import Drift, Standing
-from redrive.broker.live import SpareChannel, examine, is_down
+from redrive.broker.live import SpareChannel, count_surely, examine, is_down
 from redrive.broker.management import Management
 from redrive.broker.not_taken import not_taken
 from redrive.broker.topology import Binding, Exchange, Queue, Topology
@@ -83,11 +86,12 @@ async def delete(
     wire = SpareChannel(connection)
     try:
         refused = [
-            *(await _occupied(doomed, wire, permission)),
+            *(await _occupied(doomed, wire.count, permission)),
             *(await _depended_on(topology, doomed, management, permission)),
         ]
         patient = not refused  # else there is enough to say already
         refused += await _dead_lettering(doomed, management, permission, patient=patient)
+        refused = refused or await _occupied_for_sure(doomed, connection, management, permission)
         if refused:
             return Deleted(refused=tuple(refused))
         progress = _Progress(left=left)
@@ -118,19 +122,36 @@ def _choose(drift: Drift, permission: Permission) -> tuple[list[Exchange | Queue
     return doomed, left
 
 
+_Count = Callable[[str], Awaitable[tuple[int, int] | None]]
+
+
 async def _occupied(
-    doomed: Iterable[Exchange | Queue], wire: SpareChannel, permission: Permission
+    doomed: Iterable[Exchange | Queue], count: _Count, permission: Permission
 ) -> list[Obstacle]:
     obstacles = []
     for part in doomed:
-        reason = await _occupation(part, wire, permission) if isinstance(part, Queue) else ""
+        reason = await _occupation(part, count, permission) if isinstance(part, Queue) else ""
         if reason:
             obstacles.append(Obstacle(part, reason))
     return obstacles
 
 
-async def _occupation(queue: Queue, wire: SpareChannel, permission: Permission) -> str:
-    counts = await wire.count(queue.name)
+async def _occupied_for_sure(
+    doomed: Iterable[Exchange | Queue],
+    connection: Connection,
+    management: Management | None,
+    permission: Permission,
+) -> list[Obstacle]:
+    async def count(queue: str) -> tuple[int, int] | None:
+        return await count_surely(connection, queue, management)
+
+    queues = [part for part in doomed if isinstance(part, Queue)]
+    asked = await asyncio.gather(*(_occupied([queue], count, permission) for queue in queues))
+    return [obstacle for obstacles in asked for obstacle in obstacles]
+
+
+async def _occupation(queue: Queue, count: _Count, permission: Permission) -> str:
+    counts = await count(queue.name)
     if counts is None:
         return ""
     messages, consumers = counts
@@ -236,7 +257,7 @@ async def _delete_queue(
     """Delete a queue; why it stays, if it does."""
     classic = queue.kind == "classic"
     try:
-        reason = await _occupation(queue, wire, permission)
+        reason = await _occupation(queue, wire.count, permission)
         if reason:
             return reason
         channel = await wire.open()

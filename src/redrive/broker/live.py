@@ -40,6 +40,13 @@ from redrive.errors import (
 from redrive.settings.sections import TopologySettings
 
 UNREAD_BINDING: Final = "bindings can be read by the management API only"
+NOTHING: Final = (0, 0)
+"""No messages and no consumers: of a quorum queue also where its leader does not answer within
+250 ms, or is gone (3.10.8 and later)."""
+_LOOKS: Final = 4
+_LOOK_AGAIN_AFTER: Final = 0.3
+_STATISTICS_WITHIN: Final = 12.0
+"""Seconds: they are 10 behind with the broker's default intervals."""
 _LONGEST_NAME: Final = 255
 
 
@@ -98,7 +105,8 @@ class SpareChannel:
         return self._channel
 
     async def count(self, queue: str) -> tuple[int, int] | None:
-        """Ready messages and consumers of a queue, None if there is no such queue."""
+        """Ready messages and consumers of a queue, None if there is no such queue. Whoever would
+        do harm by it asks for `NOTHING` by `count_surely`."""
         try:
             return await (await self.open()).inspect_queue(queue)
         except NotFound as error:
@@ -112,6 +120,35 @@ class SpareChannel:
                 await self._channel.close()
             except (ChannelClosed, ConnectionLost):
                 return  # it is closed, which was all we wanted
+
+
+async def count_surely(
+    connection: Connection, queue: str, management: Management | None = None
+) -> tuple[int, int] | None:
+    """The same as `SpareChannel.count`, where a message must not be overlooked because nobody
+    answered for its queue: that there is nothing is said only if the broker says so at every look,
+    and the statistics as well, where there are any. They may be late: what they have is believed
+    if that lasts. Raises `ManagementError`."""
+    wire = SpareChannel(connection)
+    time = asyncio.get_running_loop().time
+    try:
+        for look in range(_LOOKS):
+            if look:
+                await asyncio.sleep(_LOOK_AGAIN_AFTER)
+            found = await wire.count(queue)
+            if found != NOTHING:
+                return found
+        until = time() + _STATISTICS_WITHIN
+        while found == NOTHING and management is not None:
+            shown = await management.queue(queue) or {}
+            told = (int(shown.get("messages_ready") or 0), int(shown.get("consumers") or 0))
+            if told == NOTHING or time() > until:
+                return told
+            await asyncio.sleep(_LOOK_AGAIN_AFTER)
+            found = await wire.count(queue)
+        return found
+    finally:
+        await wire.close()
 
 
 def can_exist(name: str) -> bool:

@@ -5,6 +5,7 @@ Commands are handed one and need not know the wire.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from redrive.broker.delete import Deleted, Permission, delete
 from redrive.broker.drift import Drift
 from redrive.broker.enroll import Enroller
 from redrive.broker.ladder import with_ladder
-from redrive.broker.live import SpareChannel, examine, left_over
+from redrive.broker.live import NOTHING, count_surely, examine, left_over
 from redrive.broker.management import Management
 from redrive.broker.own_queues import OwnQueues, own_queues
 from redrive.broker.queues_beside import beside_listed, beside_named
@@ -85,19 +86,15 @@ class Site:
         """Queues in which messages wait that come back to theirs, and how many. Those that the user
         may not look at are left out."""
         names = self.settings.topology.names
-        found: dict[str, int] = {}
-        spare = SpareChannel(self.connection)
-        try:
-            for queue in self._with_all().queues:
-                if queue.name in (names.dlq_queue, names.receipts_queue):
-                    continue
-                with suppress(AccessRefused, NotFound):  # NotFound: its node is down
-                    ready, _ = await spare.count(queue.name) or (0, 0)
-                    if ready:
-                        found[queue.name] = ready
-        finally:
-            await spare.close()
-        return found
+        not_theirs = (names.dlq_queue, names.receipts_queue)
+        queues = [each.name for each in self._with_all().queues if each.name not in not_theirs]
+        found = await asyncio.gather(*map(self._ready, queues))
+        return {queue: ready for queue, ready in zip(queues, found, strict=True) if ready}
+
+    async def _ready(self, queue: str) -> int:
+        with suppress(AccessRefused, NotFound):  # NotFound: its node is down
+            return (await count_surely(self.connection, queue, self.management) or NOTHING)[0]
+        return 0
 
     def enroller(self) -> Enroller:
         names = self.settings.topology.names

@@ -217,12 +217,16 @@ class Verdicts:
         due = (*_waiting(vhost), _LETTER.verdict_due_at <= await self.now())
         return await self._set_clocks(queue, due, None)
 
-    async def leave_to_person(self, vhost: str, queue: str, reason: str) -> list[Settled]:
-        """What was sent to a queue, and whose silence is not being waited for, will never have a
-        verdict."""
+    async def leave_to_person(
+        self, vhost: str, queue: str, reason: str, *, looked_at: datetime
+    ) -> list[Settled]:
+        """What was sent to a queue before it was looked at and was gone, and whose silence is not
+        being waited for, will never have a verdict. What was sent since may have found it again."""
         due_at = _LETTER.verdict_due_at
         not_awaited = due_at.is_(None) | (due_at <= await self.now())
-        of_the_queue = _sent(vhost).where(not_awaited, _ATTEMPT.queue == queue)
+        of_the_queue = _sent(vhost).where(
+            not_awaited, _LETTER.updated_at <= looked_at, _ATTEMPT.queue == queue
+        )
 
         def decide(_: Letter, attempt: Attempt) -> Verdict:
             return Verdict(

@@ -16,7 +16,7 @@ from typing import Any, Final
 from redrive.amqp import Connection
 from redrive.amqp.fields import octets
 from redrive.amqp.lane import Connect
-from redrive.broker.live import SpareChannel, live_queue
+from redrive.broker.live import NOTHING, SpareChannel, count_surely, live_queue
 from redrive.broker.looking import NACK_IS_FREE, QueueFacts, Version, read_version
 from redrive.broker.management import Management
 from redrive.broker.policies import Policies
@@ -187,19 +187,26 @@ class QueueSite:
 
     async def room_of(self, queue: str, limit: LengthLimit) -> Room:
         """What fits into a queue whose limit is known."""
-        ready = await self._ready(queue)
+        ready = await self._ready(queue, surely=limit.kind == "quorum")
         size: int | None = 0
         if limit.size is not None and ready:
             size = await self._size(queue, ready)
         return Room(queue, limit, ready, size, self.version)
 
-    async def _ready(self, queue: str) -> int:
+    async def _ready(self, queue: str, *, surely: bool) -> int:
         assert self.management is not None
         try:
-            return (await self.count(queue) or (0, 0))[0]
+            found = await (self._count_surely(queue) if surely else self.count(queue))
+            return (found or NOTHING)[0]
         except ChannelClosed:  # it tells its owner only, or nobody
-            found = await self.management.queue(queue) or {}
-            return int(found.get("messages_ready") or 0)
+            shown = await self.management.queue(queue) or {}
+            return int(shown.get("messages_ready") or 0)
+
+    async def _count_surely(self, queue: str) -> tuple[int, int] | None:
+        try:
+            return await count_surely(self.connection, queue, self.management)
+        except ManagementError:  # of a limit that is known, the queue itself tells the rest
+            return await count_surely(self.connection, queue)
 
     async def _size(self, queue: str, ready: int) -> int | None:
         """How many bytes are ready, once the statistics know of as many messages; None if they do

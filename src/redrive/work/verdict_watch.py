@@ -7,26 +7,33 @@ and gone away, and then they wait as before. While any waits there, nothing is s
 consumes them, the clock starts anew. A destination that is gone leaves what was sent there to a
 person.
 
+That nothing waits is believed of a queue with a consumer. Of one without, the broker says so too
+where its leader does not answer (`broker/live.py`): it counts as silence only if the management API
+shows that it is no quorum queue, or that it was measured since and had nothing, not even in hand.
+Else the clock starts anew, as if messages waited.
+
 What a consumer has in hand all the time looks like what it has handled. If it fails later, it comes
 back, which counts for more than silence.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import Any, Final
 
 import structlog
 
 from redrive.amqp import Connection
-from redrive.broker.live import SpareChannel, can_exist
+from redrive.broker.live import SpareChannel, can_exist, live_queue
 from redrive.broker.management import Management
 from redrive.domain.letter import Attempt, Letter
 from redrive.domain.verdict import Verdict, has_died_in, on_silence
-from redrive.errors import AccessRefused, ManagementError, NotFound, ResourceLocked
+from redrive.errors import BrokerError, ManagementError, NotFound, ResourceLocked
 from redrive.events import Events, LetterChanged
 from redrive.store.verdicts import Settled, Verdicts
 
@@ -35,6 +42,13 @@ log = structlog.get_logger()
 _AT_ONCE: Final = 500
 _REST: Final = 20
 """How many times as long as a look took, until the next one."""
+_MEASURED_WITHIN: Final = 15.0
+"""Seconds: a quorum queue is measured every 5, and shown every 5, with the broker's defaults."""
+_SHOWN_EVERY: Final = 1.0
+_COLUMNS: Final = (
+    *("name", "type", "durable", "exclusive", "auto_delete", "arguments"),
+    *("messages", "consumers", "reductions"),
+)
 
 
 class _Seen(Enum):
@@ -43,14 +57,14 @@ class _Seen(Enum):
     ATTENDED = auto()
     """Nothing waits, and somebody consumes."""
     EMPTY = auto()
-    """Nothing waits, and nobody consumes."""
+    """Nothing waits, and nobody consumes; or nobody answered for it."""
     BACKLOG = auto()
     """Messages wait, and somebody consumes them."""
     ABANDONED = auto()
     """Messages wait, and nobody consumes them."""
     GONE = auto()
     UNKNOWN = auto()
-    """It is down, or not for us to look at."""
+    """It is down, not for us to look at, or the look failed."""
 
 
 class VerdictWatch:
@@ -113,35 +127,28 @@ class VerdictWatch:
         looked_at = await self._verdicts.now()
         seen = await self._see(queue)
         if seen is _Seen.GONE:
-            await self._leave_to_person(queue)
+            await self._leave_to_person(queue, looked_at)
         elif seen is _Seen.ATTENDED:
             await self._verdicts.count_silence(
                 self._vhost, queue, seen_idle_at=looked_at, verdict_after=self._verdict_after
             )
 
     async def _see(self, queue: str) -> _Seen:
-        spare = SpareChannel(await self._connected())
+        """Raises `BrokerError` only if the broker is lost: one look that fails ends no others."""
+        connection = await self._connected()
         try:
-            found = await spare.count(queue) if can_exist(queue) else None
-        except ResourceLocked:
-            return _Seen.ATTENDED  # its owner is connected, and nobody else may look
-        except AccessRefused as error:
+            return await _seen(connection, queue)
+        except BrokerError as error:
+            if not connection.is_open:
+                raise
             log.warning("verdict.no_look", queue=queue, error=str(error), remedy=error.remedy)
             return _Seen.UNKNOWN
-        except NotFound:
-            return _Seen.UNKNOWN  # its node is down, which passes
-        finally:
-            await spare.close()
-        if found is None:
-            return _Seen.GONE
-        ready, consumers = found
-        if ready:
-            return _Seen.BACKLOG if consumers else _Seen.ABANDONED
-        return _Seen.ATTENDED if consumers else _Seen.EMPTY
 
-    async def _leave_to_person(self, queue: str) -> None:
+    async def _leave_to_person(self, queue: str, looked_at: datetime) -> None:
         reason = f"its destination {queue!r} is gone, and the message may be with it"
-        self._tell(await self._verdicts.leave_to_person(self._vhost, queue, reason))
+        self._tell(
+            await self._verdicts.leave_to_person(self._vhost, queue, reason, looked_at=looked_at)
+        )
 
     async def _connected(self) -> Connection:
         if self._connection is None or not self._connection.is_open:
@@ -151,17 +158,39 @@ class VerdictWatch:
     # Settling
 
     async def _settle(self) -> None:
+        empty = []
         for queue in await self._verdicts.silent_queues(self._vhost):
+            looked_at = await self._verdicts.now()
             seen = await self._see(queue)
-            if seen in (_Seen.ATTENDED, _Seen.EMPTY):
-                if self._management is not None:
-                    await self._learn(self._management, queue)
-                await self._settle_what_went_to(queue)
+            if seen is _Seen.ATTENDED:
+                await self._settle_silence_of(queue)
+            elif seen is _Seen.EMPTY:
+                empty.append(queue)
             elif seen is _Seen.ABANDONED:
                 await self._verdicts.count_no_more(self._vhost, queue)
             elif seen is _Seen.GONE:
-                await self._leave_to_person(queue)
+                await self._leave_to_person(queue, looked_at)
+        sure = await self._surely_empty(empty)
+        for queue in empty:
+            if queue in sure:
+                await self._settle_silence_of(queue)
+            else:
+                await self._verdicts.count_no_more(self._vhost, queue)
         await self._settle_what_went_to(None)
+
+    async def _surely_empty(self, queues: Collection[str]) -> set[str]:
+        if not queues or self._management is None:
+            return set()
+        try:
+            return await surely_empty(queues, self._management)
+        except ManagementError as error:
+            log.warning("verdict.management_away", error=str(error), remedy=error.remedy)
+            return set()
+
+    async def _settle_silence_of(self, queue: str) -> None:
+        if self._management is not None:
+            await self._learn(self._management, queue)
+        await self._settle_what_went_to(queue)
 
     async def _settle_what_went_to(self, queue: str | None) -> None:
         """To a queue, or None: to an exchange, of which nobody knows what it reached."""
@@ -198,6 +227,74 @@ class VerdictWatch:
             log.warning("verdict.management_away", error=str(error), remedy=error.remedy)
             return
         self._dead_letters[queue] = found is not None and dead_letters(found)
+
+
+async def _seen(connection: Connection, queue: str) -> _Seen:
+    spare = SpareChannel(connection)
+    try:
+        found = await spare.count(queue) if can_exist(queue) else None
+    except ResourceLocked:
+        return _Seen.ATTENDED  # its owner is connected, and nobody else may look
+    except NotFound:
+        return _Seen.UNKNOWN  # its node is down, which passes
+    finally:
+        await spare.close()
+    if found is None:
+        return _Seen.GONE
+    ready, consumers = found
+    if ready:
+        return _Seen.BACKLOG if consumers else _Seen.ABANDONED
+    return _Seen.ATTENDED if consumers else _Seen.EMPTY
+
+
+@dataclass(slots=True)
+class _Measured:
+    """A quorum queue as the management API has shown it since the first question: a queue does some
+    work to be measured, so its `reductions` tell one measure from the next."""
+
+    work: object
+    news: int = 0
+    holds: bool = True
+
+    def show(self, row: dict[str, Any]) -> None:
+        self.news += row.get("reductions") != self.work
+        self.work = row.get("reductions")
+        self.holds = bool(row.get("messages") or row.get("consumers"))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the last measure was made after the first question: one new one may have been
+        under way then."""
+        return self.news > 1
+
+
+async def surely_empty(queues: Collection[str], management: Management) -> set[str]:
+    """Of queues that the broker says are empty, and without consumers, those that are: no quorum
+    queues, or their leaders measured them since, and they had nothing. Raises `ManagementError`."""
+    sure: set[str] = set()
+    asked: dict[str, _Measured] = {}
+    for row in await management.queues(*_COLUMNS):
+        if row["name"] in queues:
+            if live_queue(row).kind == "quorum":
+                asked[row["name"]] = _Measured(row.get("reductions"))
+            else:
+                sure.add(row["name"])
+    until = time.monotonic() + _MEASURED_WITHIN
+    while not all(each.is_known for each in asked.values()) and time.monotonic() < until:
+        await _look_again(asked, management)
+    if asked:
+        await _look_again(asked, management)  # the figures of one measure come one by one
+    return sure | {queue for queue, each in asked.items() if each.is_known and not each.holds}
+
+
+async def _look_again(asked: dict[str, _Measured], management: Management) -> None:
+    await asyncio.sleep(_SHOWN_EVERY)
+    shown = {row["name"]: row for row in await management.queues(*_COLUMNS)}
+    for queue in list(asked):
+        if queue in shown:
+            asked[queue].show(shown[queue])
+        else:
+            del asked[queue]  # somebody deleted it
 
 
 def dead_letters(queue: dict[str, Any]) -> bool:

@@ -247,6 +247,37 @@ def test_an_answer_given_twice_settles_once() -> None:
     assert unconfirmed.answered(1, multiple=True, confirmed=True) == []
 
 
+class Counting(dict[int, Publish]):
+    """How often it was looked into."""
+
+    looks = 0
+
+    def get(self, tag: int, default: Publish | None = None) -> Publish | None:  # type: ignore[override]
+        self.looks += 1
+        return super().get(tag, default)
+
+    def __contains__(self, tag: object) -> bool:
+        self.looks += 1
+        return super().__contains__(tag)
+
+
+def test_a_return_costs_no_more_however_much_was_answered_singly_before() -> None:
+    unconfirmed, pending = Unconfirmed(), Counting()
+    unconfirmed._pending = pending
+    for tag in range(1, 1001):
+        unconfirmed.add(plain())
+        if tag % 2:
+            assert unconfirmed.answered(tag, multiple=False, confirmed=True)
+        else:
+            unconfirmed.returned(NO_ROUTE, plain())
+            assert unconfirmed.answered(tag, multiple=False, confirmed=True)[0][1] == NO_ROUTE
+    first = pending.looks
+    unconfirmed.add(plain())
+    unconfirmed.returned(NO_ROUTE, Publish("e", "k", b"\x10\x00\x02", b"x"))  # alike, not the same
+    assert pending.looks - first < 10
+    assert first < 5 * 1000
+
+
 @given(st.lists(st.tuples(st.sampled_from([b"a", b"b"]), FIELDS), max_size=5))
 def test_what_the_model_makes_of_headers_has_their_normal_form(entries: list[Entry]) -> None:
     one, two = section(entries, b""), section(normalised(entries), b"")
