@@ -394,7 +394,15 @@ async def test_logins_are_in_the_log_wrong_ones_too(guarded: Server) -> None:
     await guarded.user("ann", "correct horse", Role.OPERATOR)
     async with guarded.client() as client:
         await log_in(client, "ann", "battery staple")
+        await log_in(client, "correct horse", "ann")
         await log_in(client, "ann", "correct horse")
+        whole = await client.get(f"{V1}/audit")
+        assert "correct horse" not in whole.text
+        assert [each["actor"] for each in whole.json()["items"]] == [
+            "user:ann",
+            "user:?",
+            "user:ann",
+        ]
         page = (await client.get(f"{V1}/audit", params={"actor": "user:ann"})).json()
     assert [(entry["action"], entry["outcome"], entry["role"]) for entry in page["items"]] == [
         ("session.begin", 200, "operator"),

@@ -634,10 +634,13 @@ def test_a_resumed_job_can_be_left_to_a_worker(site: Replaying) -> None:
     assert site.taken() == []
 
 
-def test_a_cancelled_job_sends_nothing_more_and_cannot_be_resumed(site: Replaying) -> None:
+def test_a_cancelled_job_sends_nothing_more_and_cannot_be_resumed(
+    site: Replaying, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (letter,) = site.add(dead("a"))
     made = site.json("replay", "--queue", "orders", "--detach")["id"]
     assert site("replays", "cancel", made, "--reason", "wrong queue").code == 0
+    monkeypatch.setattr(runtime, "conditions", lambda _: unwell())  # which is not what to tell
     ran = site("replays", "resume", made)
     assert ran.code == 2
     assert "is cancelled" in ran.err

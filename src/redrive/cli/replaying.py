@@ -329,7 +329,9 @@ def print_report(report: Report) -> None:
     if report.replay.skipped > told:
         rows.append(("skipped", f"{report.replay.skipped - told:,}", "by an earlier process"))
     if report.left:
-        rows.append(("left", f"{report.left:,}", "not taken yet"))
+        again = report.replay.state is ReplayState.PAUSED and report.refused
+        among = "; what was refused is among them" if again else ""
+        rows.append(("left", f"{report.left:,}", f"not taken yet{among}"))
     print_table(_REPORT, [rows])
     note_keyless(report.keyless, report.replay.ordered_by)
 

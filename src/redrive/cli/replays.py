@@ -35,6 +35,7 @@ from redrive.cli.short_ids import shortened
 from redrive.domain.filters import Page
 from redrive.domain.letter import Result
 from redrive.domain.replay import Replay, ReplayState
+from redrive.errors import OrderRefused
 from redrive.work.replay_report import Report, replay_document, report_document, report_of
 
 if TYPE_CHECKING:
@@ -267,6 +268,9 @@ def resume(
 async def _prepare(settings: Settings, beginning: str, *, ignore_health: bool) -> str:
     async with runtime.store(settings) as store:
         replay_id = await whole_id(runtime.replay_looks(store), beginning, "replay")
+        found = await store.replays.get(replay_id)
+        if found is not None and found.state in (ReplayState.CANCELLED, ReplayState.DONE):
+            raise OrderRefused(f"replay {replay_id} is {found.state.value}")
         if ignore_health:
             await runtime.require_broker(settings)
         else:

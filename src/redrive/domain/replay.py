@@ -23,6 +23,7 @@ IS_OUTSTANDING: Final = "it is outstanding: one copy was sent, and has no verdic
 RESOLVED_SINCE: Final = "it was resolved after this replay was ordered"
 SENT_BEFORE: Final = "this replay has sent it already, before it was stopped"
 GONE: Final = "it was deleted meanwhile"
+NO_ORIGIN: Final = "nothing tells in which queue it failed; say where to with --to"
 NEEDS_NOBODY: Final = frozenset({IS_OUTSTANDING, RESOLVED_SINCE, SENT_BEFORE, GONE})
 """Why a letter is left out that nobody has to look after: it was sent already, or is done."""
 

@@ -64,7 +64,8 @@ async def log_in(request: Request, login: Login) -> Response:
         raise problem
     right = await passwords.fits(login.password, None if user is None else user.password)
     if user is None or not right:
-        await _note(request, login.name, None, address, 401)
+        # What is no name may be the password, typed into the wrong field.
+        await _note(request, "?" if user is None else user.name, None, address, 401)
         raise Problem(401, "wrong-password", "the name or the password is wrong")
     limits.succeeded(login.name, address)
     secret, csrf = new_secret(), new_secret()

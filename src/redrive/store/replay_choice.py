@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from redrive.domain.breaker import BreakerLimits
 from redrive.domain.letter import Head, Letter, Result
 from redrive.domain.lifecycle import State
-from redrive.domain.replay import GONE, Destination, Replay, why_not
+from redrive.domain.replay import GONE, NO_ORIGIN, Destination, Replay, why_not
 from redrive.domain.verdict import OUTSTANDING
 from redrive.store.breakers import gate_of
 from redrive.store.changing import chunks
@@ -28,7 +28,6 @@ from redrive.store.sendings import MOST_BYTES, Order, copied_of
 _ATTEMPT: Final = redrive_attempt.c
 _HISTORY: Final = redrive_history.c
 _STRATEGY: Final = "manual"
-_NOWHERE: Final = "nothing tells in which queue it failed; say where to with --to"
 _MAKE_ROOM: Final = "make room in it, or cancel this and replay the rest with --drop-oldest"
 
 
@@ -125,7 +124,7 @@ class Chooser:
                 has_copy=id_ in copied,
                 doubtful=self._replay.doubtful,
             )
-            judged.append((id_, reason or self._destination_of(letter) or _NOWHERE))
+            judged.append((id_, reason or self._destination_of(letter) or NO_ORIGIN))
         return judged
 
     async def _resolved_since(self, letters: Sequence[Head]) -> set[str]:

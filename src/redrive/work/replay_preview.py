@@ -16,14 +16,13 @@ from typing import Any, Final
 from redrive.domain.breaker import Admission
 from redrive.domain.filters import Filters
 from redrive.domain.letter import Letter
-from redrive.domain.replay import NEEDS_NOBODY, Destination
+from redrive.domain.replay import NEEDS_NOBODY, NO_ORIGIN, Destination
 from redrive.store.breakers import Breakers
 from redrive.store.replay_looks import ReplayLooks
 from redrive.work.destination_look import DestinationLook, Expected, Look
 from redrive.work.ordering import Key
 from redrive.work.replay_report import reasons_document
 
-NO_ORIGIN: Final = "nothing tells in which queue it failed; say where to with --to"
 _MOST_KEYS: Final = 1000
 
 
