@@ -194,3 +194,20 @@ async def test_a_replayer_sends_and_hears_of_it_and_reads_no_other_queue(place: 
     await refused(replayer, "peek", DEAD)
     assert await ready(url, "mail") == 0
     assert identities(await take_all(url, DEAD)) == ["n"]
+
+
+async def test_one_user_has_all_roles_run_with_the_line_that_is_there_for_it(place: Place) -> None:
+    """What was rejected waits and comes back; what is dead is collected and sent again."""
+    url = place.vhost.url
+    await place.admin.done("policy", "set", "#", "--max-retries", "1")
+    user = await place.user("redrive")
+    await place.dead("dead")
+    rejected = (
+        Properties.empty().with_text("message_id", "rejected").with_headers(died_in("orders"))
+    )
+    await publish(url, [Publish("", "retry-queue", rejected.persistent().raw, b"rejected")])
+    read = (DEAD, "retry-queue", "retry-queue-1", "redrive-receipts")
+    roles = "retrier,collector,worker,janitor,server"
+    async with user.running(admin_url=url, queues=read, roles=roles):
+        await holds(url, "orders", 2)
+        assert sorted(identities(await take_all(url, "orders"))) == ["dead", "rejected"]
