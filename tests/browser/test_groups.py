@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from urllib.parse import urlsplit
 
 from playwright.async_api import Page, Route, expect
 
+from redrive.amqp import fields
 from redrive.domain.filters import Filters
 from redrive.domain.lifecycle import State
 from tests.browser.console import Console, accessibility_faults, scrolls_sideways
 from tests.browser.replaying import confirm_replay
-from tests.services.letters import failed
+from tests.services.letters import arrival, died_in, failed
 from tests.services.serving import Server
 
 PATCH = '[{"op": "replace", "path": "/order", "value": 12345678901234567890}]'
@@ -187,3 +190,60 @@ async def test_a_whole_group_is_replayed_after_a_dry_run(console: Console) -> No
     await expect(page).to_have_url(re.compile("/replays/"))
     (job,) = (await console.server.store.replays.page()).items
     assert job.letters == 2
+
+
+async def test_what_is_about_to_be_confirmed_stays_when_all_is_read_again(
+    console: Console,
+) -> None:
+    group = await group_of(console.server, "timed out", "timed out")
+    resync = asyncio.Event()
+
+    async def events(route: Route) -> None:
+        await resync.wait()
+        body = 'retry: 500\nevent: resync\ndata: {"reason": "too slow"}\n\n'
+        await route.fulfill(content_type="text/event-stream", body=body)
+
+    asked: list[str] = []
+    people = []
+    for verb in ("Discard", "Replay"):
+        page = await console.person("/")
+        page.on("request", lambda request: asked.append(urlsplit(request.url).path))
+        await page.route("**/api/v1/events", events)
+        await page.goto(f"/groups/{group}")
+        await page.get_by_role("button", name=verb).click()
+        dialog = page.get_by_role("dialog", name=f"{verb} 2 letters")
+        await expect(dialog).to_be_visible()
+        people.append((page, dialog))
+    await group_of(console.server, "timed out")
+    resync.set()
+    for page, dialog in people:
+        await expect(page.get_by_text("3 letters", exact=True)).to_be_visible()
+        await expect(dialog).to_be_visible()
+    assert asked.count("/api/v1/letters/count") == 1
+    assert asked.count("/api/v1/replays/preview") == 1
+    (page, dialog), (other, _) = people
+    await dialog.get_by_role("button", name="Discard 2 letters").click()
+    await page.get_by_role("button", name="Show 3 letters instead").click()
+    await expect(page.get_by_role("dialog", name="Discard 3 letters")).to_be_visible()
+    # Who asks again is told.
+    await other.get_by_role("button", name="Look again").click()
+    await expect(other.get_by_role("dialog", name="Replay 3 letters")).to_be_visible()
+
+
+async def test_a_group_leads_to_its_possible_duplicates_and_marks_the_newest(
+    console: Console,
+) -> None:
+    headers = {**died_in("orders"), "redrive-id": fields.longstr("r-1")}
+    arrivals = [arrival(headers=headers), arrival(headers=headers), arrival()]
+    first, copy, _ = await console.server.add(*arrivals)
+    page = await console.person(f"/groups/{arrivals[0].letter.fingerprint}")
+    newest = page.get_by_role("table", name="Newest letters")
+    await expect(newest.get_by_role("row")).to_have_count(4)
+    marked = newest.get_by_role("row").filter(has_text="possible duplicate")
+    await expect(marked).to_have_count(1)
+    await expect(marked.locator(f'a[href*="{copy}"]')).to_be_visible()
+    assert await accessibility_faults(page) == []
+    await page.get_by_role("link", name="Possible duplicates").click()
+    await expect(page.get_by_role("checkbox", name=f"Select letter {copy}")).to_be_visible()
+    await expect(page.get_by_role("checkbox", name=f"Select letter {first}")).to_have_count(0)
+    assert page.url.endswith(f"group={arrivals[0].letter.fingerprint}&possibleDuplicate=true")

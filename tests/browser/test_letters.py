@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 import pytest
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import Locator, Page, Route, expect
 
 from redrive.amqp import fields
 from redrive.domain.access import Role
@@ -15,6 +15,8 @@ from tests.browser.console import Console, accessibility_faults, scrolls_sideway
 from tests.browser.replaying import confirm_replay
 from tests.services.eventually import eventually_async
 from tests.services.letters import arrival, died_in, failed
+from tests.services.moving import declare
+from tests.services.plugin import Vhost
 
 
 async def some(console: Console, number: int, reason: str = "timed out") -> list[str]:
@@ -76,6 +78,8 @@ async def test_search_looks_into_bodies_and_what_matches_nothing_says_what_to_do
     assert "search=ann-77" in page.url
     await page.get_by_role("searchbox", name="Search letters").fill("nowhere to be found")
     await expect(page.get_by_role("heading", name="No letter matches")).to_be_visible()
+    await page.get_by_role("group", name="Copies").get_by_role("button").click()
+    await expect(page.get_by_text("may be a second copy of another")).to_be_visible()
     await page.get_by_role("button", name="Clear the filters").click()
     await expect(page.get_by_text("timed out")).to_be_visible()
 
@@ -256,6 +260,10 @@ async def test_a_range_that_is_too_long_says_how_many_are_left_out(console: Cons
     bar = page.get_by_role("toolbar", name="Selected letters")
     await expect(bar.get_by_text("1,000 letters selected, 3 more not")).to_be_visible()
     await expect(oldest).not_to_be_checked()
+    # A row that is half under the head of the table has too little of its checkbox to be clicked.
+    await (
+        page.get_by_role("table", name="Letters").locator("..").evaluate("to => to.scrollTo(0, 0)")
+    )
     assert await accessibility_faults(page) == []
 
 
@@ -312,6 +320,113 @@ async def test_letters_are_replayed_after_a_dry_run_with_the_number_that_it_foun
     assert len(ids) == 3
 
 
+async def test_a_full_queue_drops_what_waits_there_only_if_somebody_says_so(
+    console: Console, vhost: Vhost
+) -> None:
+    await declare(vhost.url, "orders", "quorum", x_max_length=1)
+    await some(console, 3)
+    page = await console.person("/letters")
+    await page.get_by_role("checkbox", name="Select all letters that are read").check()
+    await page.get_by_role("button", name="Replay…").click()
+    dialog = page.get_by_role("dialog")
+    run = dialog.get_by_role("region", name="Dry run")
+    await expect(run).to_contain_text("2 letters would not be taken")
+    await dialog.get_by_label("drops its oldest messages").check()
+    await expect(run).not_to_contain_text("would not be taken")
+    await expect(run).to_contain_text("drops its oldest messages for the rest")
+    assert await accessibility_faults(page) == []
+    await confirm_replay(dialog, "Replay 3 letters")
+    await expect(page.get_by_text("Replay of 3 letters begun")).to_be_visible()
+    (job,) = (await console.server.store.replays.page(limit=5, after=None)).items
+    assert job.drop_oldest
+
+
+async def test_a_ticked_letter_that_has_another_state_by_now_is_not_sent_unseen(
+    console: Console,
+) -> None:
+    decisions = console.server.store.decisions
+    first, second = await some(console, 2)
+    page = await console.person("/letters")
+    # Where nothing tells of changes, the list stays as it was read.
+    await page.route("**/api/v1/events", lambda _: None)
+    await page.reload()
+    await tick(page, first)
+    await tick(page, second)
+    await decisions.archive([first], "test")
+    await decisions.restore([first], "test")
+    await decisions.resolve([first], "test")
+    await page.get_by_role("button", name="Replay…").click()
+    dialog = page.get_by_role("dialog")
+    run = dialog.get_by_role("region", name="Dry run")
+    await expect(run).to_contain_text(
+        "1 of 2 ticked letters is not sent: it has another state by now, or was deleted."
+    )
+    await expect(dialog.get_by_role("button", name="Replay 1 letter")).to_be_visible()
+    assert await accessibility_faults(page) == []
+    await dialog.get_by_role("button", name="Cancel").click()
+    # Who has seen the new state means it.
+    await page.keyboard.press("u")
+    await expect(page.get_by_role("row").filter(has_text="resolved")).to_be_visible()
+    await page.get_by_role("button", name="Replay…").click()
+    await expect(dialog.get_by_role("button", name="Replay 2 letters")).to_be_visible()
+    await expect(run).not_to_contain_text("another state")
+
+
+async def test_ticked_letters_in_doubt_are_sent_only_if_somebody_says_so(console: Console) -> None:
+    headers = {**died_in("orders"), "redrive-id": fields.longstr("r-1")}
+    first, copy, other = await console.server.add(
+        arrival(headers=headers), arrival(headers=headers), failed("timed out")
+    )
+    page = await console.person("/letters")
+    for each in (first, copy, other):
+        await tick(page, each)
+    await page.get_by_role("button", name="Replay…").click()
+    dialog = page.get_by_role("dialog", name="Replay 1 letter")
+    run = page.get_by_role("region", name="Dry run")
+    await expect(run).to_contain_text("2 letters left out")
+    await expect(run).to_contain_text("it may be a second copy of another letter")
+    await expect(run).not_to_contain_text("another state")
+    await dialog.get_by_label("Also letters in doubt").check()
+    await confirm_replay(page.get_by_role("dialog"), "Replay 3 letters")
+    await expect(page.get_by_text("Replay of 3 letters begun")).to_be_visible()
+    # Who names a single letter means it.
+    await page.goto(f"/letters/{copy}")
+    await page.get_by_role("button", name="Replay…").click()
+    dialog = page.get_by_role("dialog", name="Replay 1 letter")
+    await expect(dialog.get_by_role("button", name="Replay 1 letter")).to_be_visible()
+    await expect(dialog.get_by_label("Also letters in doubt")).to_have_count(0)
+
+
+async def test_that_letters_are_wanted_even_so_holds_for_the_reasons_that_were_seen(
+    console: Console,
+) -> None:
+    await some(console, 2)
+    reasons = ["the broker is short of memory"]
+
+    async def unwell(route: Route) -> None:
+        answer = await route.fetch()
+        await route.fulfill(response=answer, json={**await answer.json(), "unmet": reasons})
+
+    page = await console.person("/letters")
+    await page.route("**/api/v1/replays/preview", unwell)
+    await page.get_by_role("checkbox", name="Select all letters that are read").check()
+    await page.get_by_role("button", name="Replay…").click()
+    dialog = page.get_by_role("dialog")
+    even_so = dialog.get_by_label("Send them even so")
+    send = dialog.get_by_role("button", name="Replay 2 letters")
+    await expect(send).to_be_disabled()
+    await even_so.check()
+    await expect(send).to_be_enabled()
+    async with page.expect_response("**/replays/preview"):
+        await dialog.get_by_role("button", name="Look again").click()
+    await expect(send).to_be_enabled()
+    reasons.append("its disk is full")
+    await dialog.get_by_role("button", name="Look again").click()
+    await expect(dialog.get_by_text("its disk is full")).to_be_visible()
+    await expect(even_so).not_to_be_checked()
+    await expect(send).to_be_disabled()
+
+
 async def test_two_people_see_each_others_changes_without_reloading(console: Console) -> None:
     (one,) = await some(console, 1)
     ann, bob = await console.person("/letters"), await console.person("/letters?status=pending")
@@ -338,6 +453,41 @@ async def test_the_list_can_be_used_by_keyboard(console: Console) -> None:
     await page.keyboard.press("k")
     await page.keyboard.press("o")
     await expect(page).to_have_url(re.compile(ids[2]))
+
+
+async def test_the_keyboard_stays_at_its_letter_when_others_come_in_before_it(
+    console: Console,
+) -> None:
+    ids = await some(console, 3)
+    page = await console.person("/letters")
+    await expect(page.get_by_text("timed out 2")).to_be_visible()
+    await page.keyboard.press("j")
+    await page.keyboard.press("j")
+    (new,) = await some(console, 1, "came meanwhile")
+    await expect(page.get_by_role("checkbox", name=f"Select letter {new}")).to_be_visible()
+    await page.keyboard.press("x")
+    ticked = page.get_by_role("row", selected=True).get_by_role("checkbox")
+    await expect(ticked).to_have_accessible_name(f"Select letter {ids[1]}")
+    await page.keyboard.press("o")
+    await expect(page).to_have_url(re.compile(ids[1]))
+
+
+async def test_the_keyboard_goes_on_from_where_its_letter_was_when_that_is_gone(
+    console: Console,
+) -> None:
+    ids = await some(console, 4)
+    page = await console.person("/letters?status=pending")
+    await expect(page.get_by_text("timed out 3")).to_be_visible()
+    await page.keyboard.press("j")
+    await page.keyboard.press("j")
+    await console.server.store.decisions.archive([ids[2]], "test")
+    await expect(page.get_by_text("timed out 2")).to_have_count(0)
+    await page.keyboard.press("x")  # there is no letter to act on
+    await expect(page.get_by_role("row", selected=True)).to_have_count(0)
+    await page.keyboard.press("j")
+    await page.keyboard.press("x")
+    ticked = page.get_by_role("row", selected=True).get_by_role("checkbox")
+    await expect(ticked).to_have_accessible_name(f"Select letter {ids[1]}")
 
 
 async def test_a_viewer_is_offered_nothing_that_changes_letters(console: Console) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from urllib.parse import urlsplit
 
 from playwright.async_api import Page, Route, expect
 
@@ -60,6 +61,31 @@ async def test_a_session_that_ends_leaves_what_is_being_written(console: Console
     await expect(dialog.get_by_label("Reason")).to_have_value("a long story")
     await dialog.get_by_role("button", name="Discard 1 letter").click()
     await expect(page.get_by_role("heading", level=1)).to_contain_text(re.compile("archived"))
+
+
+async def test_a_login_in_between_leaves_the_number_that_is_about_to_be_confirmed(
+    console: Console,
+) -> None:
+    await console.server.user("ann", PASSWORD, Role.OPERATOR)
+    two = [failed("timed out"), failed("timed out")]
+    await console.server.add(*two)
+    page = await console.person(f"/groups/{two[0].letter.fingerprint}")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(urlsplit(request.url).path))
+    await log_in(page)
+    await page.get_by_role("button", name="Discard").click()
+    dialog = page.get_by_role("dialog", name="Discard 2 letters")
+    await expect(dialog.get_by_role("button", name="Discard 2 letters")).to_be_enabled()
+    # Whoever is set anew has to log in again.
+    await console.server.user("ann", PASSWORD, Role.OPERATOR)
+    await dialog.get_by_role("button", name="Discard 2 letters").click()
+    await expect(page.get_by_role("dialog", name="Log in again")).to_be_visible()
+    await console.server.add(failed("timed out"))
+    await log_in(page)
+    await expect(page.get_by_text("3 letters", exact=True)).to_be_visible()
+    assert asked.count("/api/v1/letters/count") == 1
+    await dialog.get_by_role("button", name="Discard 2 letters").click()
+    await expect(page.get_by_role("button", name="Show 3 letters instead")).to_be_visible()
 
 
 async def test_a_login_in_another_window_costs_this_one_a_second_try_and_nothing_typed(

@@ -16,6 +16,8 @@ from tests.services.letters import failed
 from tests.services.plugin import OwnNode
 from tests.services.serving import serving, settings_for
 
+HEALTH = "**/api/v1/health"
+
 
 async def test_the_overview_tells_what_is_where_and_leads_there(shop: Console) -> None:
     page = await shop.person()
@@ -106,6 +108,28 @@ async def test_a_breaker_is_held_and_released_by_an_operator(console: Console) -
     await page.keyboard.press("Enter")
     await expect(dialog).to_have_count(0)
     await expect(breakers.get_by_text("held open")).to_be_visible()
+
+
+async def test_what_is_not_known_of_the_system_is_said_to_be_not_known(console: Console) -> None:
+    page = await console.person("/letters", hasty=True)
+    system = page.get_by_role("list", name="System")
+    unknown = system.get_by_text("not known")
+    await page.route(HEALTH, lambda route: route.fulfill(status=500, body="no"))
+    await page.get_by_role("link", name="Overview").click()
+    await expect(unknown).to_have_count(4)
+    assert await accessibility_faults(page) == []
+    await page.unroute_all()
+    await expect(system).to_contain_text("Broker reachable")
+    await expect(unknown).to_have_count(0)
+    # What was read before may be no longer so.
+    await page.route(HEALTH, lambda route: route.fulfill(status=500, body="no"))
+    await expect(unknown).to_have_count(4)
+    await page.unroute_all()
+    await expect(unknown).to_have_count(0)
+    await page.context.set_offline(True)
+    await expect(unknown).to_have_count(4)
+    await page.context.set_offline(False)
+    await expect(system).to_contain_text("Broker reachable")
 
 
 async def test_a_broker_that_blocks_or_is_away_is_told_on_top(

@@ -9,6 +9,7 @@ import { useEffect } from "react";
 import { flows } from "../api/connection";
 import { sessionKey } from "../api/session";
 import { ledgerKey, type Ledger } from "./ledger";
+import { readAllAgain } from "./readAgain";
 import { hint, hintAtAll } from "./useHint";
 
 const GATHER = 400;
@@ -35,7 +36,7 @@ class Hints {
 
   everything(): void {
     hintAtAll(this.queries);
-    void this.queries.invalidateQueries();
+    readAllAgain(this.queries);
   }
 
   stop(): void {

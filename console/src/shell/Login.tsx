@@ -6,6 +6,7 @@ import { post, setCsrfToken } from "../api/client";
 import type { Me } from "../api/documents";
 import { sessionKey } from "../api/session";
 import { useChange } from "../api/useChange";
+import { readAllAgain } from "../live/readAgain";
 import { Button } from "../parts/Button";
 import { ErrorNotice } from "../parts/ErrorNotice";
 import { Field, inputClass } from "../parts/Field";
@@ -51,7 +52,7 @@ function LoginForm({ why }: { why: string }) {
     then: (me) => {
       setCsrfToken(me.csrfToken);
       queries.setQueryData(sessionKey, me);
-      void queries.invalidateQueries({ predicate: ({ queryKey }) => queryKey[0] !== sessionKey[0] });
+      readAllAgain(queries, sessionKey);
     },
   });
   return (

@@ -55,7 +55,7 @@ export default function Audit() {
   const entries = pages.data?.pages.flatMap(({ items }) => items) ?? [];
   const narrowed = Object.keys(wanted).length > 0;
   return (
-    <Page title="Audit" about="Every change, before it begins and again with its outcome.">
+    <Page title="Audit" about="Every change by the API, and what commands change beside letters, before it begins and again with its outcome.">
       <FilterBar>
         {FIELDS.map(({ name, label, hint }) => (
           <label key={name} className={styles.filter}>

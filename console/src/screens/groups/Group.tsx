@@ -129,7 +129,16 @@ function Found({ group, error }: { group: GroupDocument; error: unknown }) {
         <GroupTrend fingerprint={group.fingerprint} />
         <GroupNote key={group.fingerprint} group={group} />
       </div>
-      <Section title="Newest letters" actions={<Link href={all}>{`All ${counted(group.letters, "letter")}`}</Link>} flush>
+      <Section
+        title="Newest letters"
+        actions={
+          <>
+            <Link href={`${all}&possibleDuplicate=true`}>Possible duplicates</Link>
+            <Link href={all}>{`All ${counted(group.letters, "letter")}`}</Link>
+          </>
+        }
+        flush
+      >
         <Table caption="Newest letters" columns={COLUMNS} rows={group.newest} keyOf={({ id }) => id} bare />
       </Section>
       <GroupActions action={action} />
@@ -142,7 +151,12 @@ const COLUMNS: readonly Column<LetterSummary>[] = [
   {
     head: "Letter",
     grows: true,
-    cell: (letter) => <Link href={`/letters/${letter.id}?group=${letter.fingerprint}`}>{letter.messageId}</Link>,
+    cell: (letter) => (
+      <span>
+        <Link href={`/letters/${letter.id}?group=${letter.fingerprint}`}>{letter.messageId}</Link>
+        {letter.possibleDuplicate && <em className={styles.copy}> possible duplicate</em>}
+      </span>
+    ),
   },
   { head: "Routing key", cell: ({ origin }) => <code>{origin.routingKey}</code> },
   { head: "Failed", cell: ({ lastFailedAt }) => <Time at={lastFailedAt} /> },

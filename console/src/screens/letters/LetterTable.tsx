@@ -3,7 +3,7 @@
 // Where somebody had scrolled to, and which letter they had opened, is kept while the console is
 // open: who comes back from a letter finds the list as it was.
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import { useLocation } from "wouter";
 import type { LetterSummary } from "../../api/documents";
 import { useShortcut } from "../../shortcuts/shortcuts";
@@ -13,7 +13,15 @@ import type { LetterSelection } from "./useSelection";
 
 const AHEAD = 40;
 const HEIGHT = 48;
-const kept = { list: "", offset: 0, cursor: -1 };
+
+/** Where the keyboard is: at a letter, for others come in before it; and its place, should it go. */
+interface Cursor {
+  id: string | null;
+  place: number;
+}
+
+const NOWHERE: Cursor = { id: null, place: 0 };
+const kept = { list: "", offset: 0, cursor: NOWHERE };
 
 interface LetterTableProps {
   letters: readonly LetterSummary[];
@@ -31,7 +39,7 @@ export function LetterTable(props: LetterTableProps) {
   const { letters, more, readMore, selection, list } = props;
   const frame = useRef<HTMLDivElement>(null);
   const same = kept.list === list;
-  const [cursor, setCursor] = useState(same ? kept.cursor : -1);
+  const [cursor, setCursor] = useState(same ? kept.cursor : NOWHERE);
   const rows = useVirtualizer({
     count: letters.length,
     getScrollElement: () => frame.current,
@@ -48,17 +56,14 @@ export function LetterTable(props: LetterTableProps) {
   }, [last, letters.length, more, readMore]);
   useEffect(() => {
     if (kept.list === list) return;
-    Object.assign(kept, { list, offset: 0, cursor: -1 });
-    setCursor(-1);
+    Object.assign(kept, { list, offset: 0, cursor: NOWHERE });
+    setCursor(NOWHERE);
     frame.current?.scrollTo(0, 0);
   }, [list]);
   useEffect(() => {
     kept.cursor = cursor;
   }, [cursor]);
-  useCursor(props, cursor, (index) => {
-    setCursor(index);
-    rows.scrollToIndex(index, { align: "auto" });
-  });
+  useCursor(props, cursor, setCursor, (place) => rows.scrollToIndex(place, { align: "auto" }));
   return (
     <div
       ref={frame}
@@ -103,8 +108,8 @@ export function LetterTable(props: LetterTableProps) {
                   measure={rows.measureElement}
                   query={props.query}
                   selection={selection}
-                  current={row.index === cursor}
-                  onOpen={() => setCursor(row.index)}
+                  current={letter.id === cursor.id}
+                  onOpen={() => setCursor({ id: letter.id, place: row.index })}
                 />
               )
             );
@@ -123,12 +128,27 @@ const HEADS = [
   { text: "Failed", style: styles.when },
 ] as const;
 
-function useCursor(props: LetterTableProps, cursor: number, move: (index: number) => void): void {
+function useCursor(
+  props: LetterTableProps,
+  cursor: Cursor,
+  set: (to: Cursor) => void,
+  show: (place: number) => void,
+): void {
   const [, go] = useLocation();
   const { letters, selection } = props;
-  const current = letters[cursor];
-  useShortcut("j", "Next letter", () => move(Math.min(cursor + 1, letters.length - 1)));
-  useShortcut("k", "Previous letter", () => move(Math.max(cursor - 1, 0)));
+  const at = useMemo(() => letters.findIndex(({ id }) => id === cursor.id), [letters, cursor.id]);
+  const current = letters[at];
+  const move = (index: number) => {
+    const place = Math.max(0, Math.min(index, letters.length - 1));
+    set({ id: letters[place]?.id ?? null, place });
+    show(place);
+  };
+  useEffect(() => {
+    if (at >= 0 && at !== cursor.place) set({ id: cursor.id, place: at });
+  }, [at, cursor, set]);
+  // The letter after one that is gone stands in its place now.
+  useShortcut("j", "Next letter", () => move(current ? at + 1 : cursor.place));
+  useShortcut("k", "Previous letter", () => move((current ? at : cursor.place) - 1));
   useShortcut("o", "Open the letter", () => current && go(`/letters/${current.id}${props.query}`));
-  useShortcut("x", "Select the letter", () => current && selection?.toggle(cursor), selection !== null);
+  useShortcut("x", "Select the letter", () => current && selection?.toggle(at), selection !== null);
 }

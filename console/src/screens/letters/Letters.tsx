@@ -131,7 +131,12 @@ function NoLetters({ filters }: { filters: LetterFilters }) {
   if (filters.any) {
     return (
       <EmptyState icon="search" title="No letter matches">
-        <p>Filters look at whole values: <code>*timeout*</code> finds a word anywhere.</p>
+        {FIELDS.some(({ name }) => filters.values[name]) && (
+          <p>Filters look at whole values: <code>*timeout*</code> finds a word anywhere.</p>
+        )}
+        {filters.possibleDuplicate && (
+          <p>Nothing says of a letter that matches the rest that it may be a second copy of another.</p>
+        )}
         <Button onClick={filters.clear}>Clear the filters</Button>
       </EmptyState>
     );

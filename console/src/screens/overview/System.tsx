@@ -1,24 +1,31 @@
 // Whether broker and store answer, and whether letters may be sent now.
 import { useQuery } from "@tanstack/react-query";
 import { get } from "../../api/client";
+import { useConnection } from "../../api/connection";
+import type { Health } from "../../api/documents";
 import { sentence } from "../../parts/ErrorNotice";
 import { Notice } from "../../parts/Notice";
 import styles from "./System.module.css";
 
 const EVERY = 10_000;
 
-function useHealth() {
-  return useQuery({
+/** Null: nobody knows, as there is no answer; what was read before may be no longer so. Undefined:
+ * the first answer is still to come. */
+function useHealth(): Health | null | undefined {
+  const away = useConnection() === "away";
+  const health = useQuery({
     queryKey: ["health"],
     queryFn: ({ signal }) => get("/api/v1/health", {}, { signal }),
     refetchInterval: EVERY,
     staleTime: EVERY / 2,
   });
+  const failed = health.isError || health.failureCount > 0 || (health.isPending && health.errorUpdateCount > 0);
+  return away || failed ? null : health.data;
 }
 
 /** What stands in the way, above everything else; nothing while all is well. */
 export function Trouble() {
-  const { data: health } = useHealth();
+  const health = useHealth();
   if (!health) return null;
   return (
     <>
@@ -49,25 +56,41 @@ export function Trouble() {
 
 /** The same in one line, also while all is well. */
 export function System() {
-  const { data: health } = useHealth();
-  if (!health) return null;
-  const busy = health.busy.length > 0;
-  const publishing = !health.broker.ok ? "unknown" : health.blocked ? "blocked" : "open";
-  const tones = { open: "good", blocked: "bad", unknown: "unsure" } as const;
+  const health = useHealth();
+  if (health === undefined) return null;
   return (
-    <ul className={styles.strip} aria-label="System" title={`Redrive ${health.version}`}>
-      <Mark name="Broker" tone={health.broker.ok ? "good" : "bad"} word={health.broker.ok ? "reachable" : "away"} />
-      <Mark name="Publishing" tone={tones[publishing]} word={publishing} />
-      <Mark name="Store" tone={health.store.ok ? "good" : "bad"} word={health.store.ok ? "answers" : "silent"} />
-      <Mark name="Load" tone={busy ? "unsure" : "good"} word={busy ? "high" : "fine"} />
+    <ul className={styles.strip} aria-label="System" title={health ? `Redrive ${health.version}` : undefined}>
+      {(health ? marksOf(health) : UNKNOWN).map(({ name, tone, word }) => (
+        <li key={name}>
+          {name} <span className={`${styles.state} ${styles[tone]}`}>{word}</span>
+        </li>
+      ))}
     </ul>
   );
 }
 
-function Mark({ name, tone, word }: { name: string; tone: "good" | "bad" | "unsure"; word: string }) {
-  return (
-    <li>
-      {name} <span className={`${styles.state} ${styles[tone]}`}>{word}</span>
-    </li>
-  );
+interface Mark {
+  name: string;
+  tone: "good" | "bad" | "unsure";
+  word: string;
+}
+
+const UNKNOWN: readonly Mark[] = ["Broker", "Publishing", "Store", "Load"].map((name) => ({
+  name,
+  tone: "unsure",
+  word: "not known",
+}));
+
+function marksOf({ broker, blocked, store, busy }: Health): readonly Mark[] {
+  const publishing: Omit<Mark, "name"> = !broker.ok
+    ? { tone: "unsure", word: "not known" }
+    : blocked
+      ? { tone: "bad", word: "blocked" }
+      : { tone: "good", word: "open" };
+  return [
+    { name: "Broker", tone: broker.ok ? "good" : "bad", word: broker.ok ? "reachable" : "away" },
+    { name: "Publishing", ...publishing },
+    { name: "Store", tone: store.ok ? "good" : "bad", word: store.ok ? "answers" : "silent" },
+    { name: "Load", tone: busy.length > 0 ? "unsure" : "good", word: busy.length > 0 ? "high" : "fine" },
+  ];
 }

@@ -6,8 +6,10 @@ import styles from "./ReplayDialog.module.css";
 
 type Look = ReplayPreview["destinations"][number];
 
-/** What a replay would do now: each destination, what stands in the way, what is left out. */
-export function PreviewReport({ found }: { found: ReplayPreview }) {
+/** What a replay would do now: each destination, what stands in the way, what is left out. `ticked`: so many
+ * letters were picked one by one. */
+export function PreviewReport({ found, ticked }: { found: ReplayPreview; ticked: number | null }) {
+  const others = (ticked ?? 0) - found.matched;
   return (
     <div className={styles.report}>
       {found.letters === 0 && <p>No letter would be sent.</p>}
@@ -25,6 +27,14 @@ export function PreviewReport({ found }: { found: ReplayPreview }) {
             ))}
           </ul>
         </div>
+      )}
+      {ticked !== null && others > 0 && (
+        <p className={styles.others}>
+          {`${count(others)} of ${counted(ticked, "ticked letter")} `}
+          {others === 1
+            ? "is not sent: it has another state by now, or was deleted."
+            : "are not sent: they have another state by now, or were deleted."}
+        </p>
       )}
       {found.note && <p className={styles.note}>{found.note}</p>}
     </div>

@@ -4,6 +4,7 @@ import { useDeferredValue, useState } from "react";
 import { ask, post } from "../../../api/client";
 import type { Replay, ReplayPreview, Selection } from "../../../api/documents";
 import { useChange } from "../../../api/useChange";
+import { frozen } from "../../../live/readAgain";
 import { Button } from "../../../parts/Button";
 import { Dialog } from "../../../parts/Dialog";
 import { ErrorNotice } from "../../../parts/ErrorNotice";
@@ -24,21 +25,25 @@ interface ReplayDialogProps {
 }
 
 export function ReplayDialog({ chosen, onClose, onDone }: ReplayDialogProps) {
-  const filter: Selection = "ids" in chosen ? { id: [...chosen.ids] } : chosen.filter;
   const many = !("ids" in chosen) || chosen.ids.length > 1;
+  const filter = filterOf(chosen);
   const [way, setWay] = useState<Way>("origin");
   const [name, setName] = useState("");
   const [doubtful, setDoubtful] = useState(false);
-  // Whether a machine is busy says nothing of one letter: that is asked of many only.
-  const [evenSo, setEvenSo] = useState(false);
+  const [dropOldest, setDropOldest] = useState(false);
+  // The reasons against it, if somebody wants it even so. Of many letters only: whether a machine is busy says
+  // nothing of one.
+  const [agreed, setAgreed] = useState<string | null>(null);
   const [pace, setPace] = useState<PaceTyped>({ batchSize: "", rate: "" });
   const destination = useDeferredValue(name.trim());
   const to = way === "origin" ? null : `${way}:${destination}`;
-  const wanted = { filter, to, withDoubtful: doubtful };
+  // Who opens one letter and sends it means it, whatever is in doubt.
+  const wanted = { filter, to, dropOldest, ...(many ? { withDoubtful: doubtful } : {}) };
   const preview = useQuery({
     queryKey: ["replay preview", JSON.stringify(wanted)],
     queryFn: ({ signal }) => ask("/api/v1/replays/preview", wanted, {}, signal),
     enabled: way === "origin" || destination !== "",
+    meta: frozen,
     staleTime: Infinity,
     gcTime: 0,
     placeholderData: keepPreviousData,
@@ -58,7 +63,12 @@ export function ReplayDialog({ chosen, onClose, onDone }: ReplayDialogProps) {
   const current = found !== undefined && !preview.isPlaceholderData && !preview.isFetching;
   // It may have been well when it was looked at, and no longer when it was asked to send.
   const unwell = many && ((found?.unmet.length ?? 0) > 0 || sending.problem?.kind === "not-well");
+  // Not in spite of what is found later.
+  const reasons = found?.unmet.join("\n") ?? agreed;
+  if (agreed !== null && agreed !== reasons) setAgreed(null);
+  const evenSo = agreed !== null;
   const ready = current && found.letters > 0 && (!unwell || evenSo);
+  const drops = found?.destinations.some(wouldDropOldest) ?? false;
   const plural = found ? found.letters !== 1 : many;
   const title = found ? `Replay ${counted(found.letters, "letter")}` : "Replay";
   return (
@@ -111,7 +121,7 @@ export function ReplayDialog({ chosen, onClose, onDone }: ReplayDialogProps) {
         <>
           <label className={checkClass}>
             <input type="checkbox" checked={doubtful} onChange={(event) => setDoubtful(event.target.checked)} />
-            Also letters that may have been consumed already
+            Also letters in doubt: they may have been consumed already, or be one of two copies
           </label>
           <Pace typed={pace} onChange={setPace} />
         </>
@@ -121,14 +131,22 @@ export function ReplayDialog({ chosen, onClose, onDone }: ReplayDialogProps) {
         {preview.error ? (
           <ErrorNotice error={preview.error} retry={() => void preview.refetch()} />
         ) : found ? (
-          <PreviewReport found={found} />
+          <PreviewReport found={found} ticked={many && "ids" in chosen ? chosen.ids.length : null} />
         ) : to !== null && destination === "" ? (
           <p>{`Name the ${way}, and the broker is asked whether it would take ${plural ? "them" : "it"}.`}</p>
         ) : (
           <Waiting lines={3} />
         )}
       </section>
-      {unwell && found && <EvenSo found={found} plural={plural} checked={evenSo} onChange={setEvenSo} />}
+      {(drops || dropOldest) && (
+        <label className={checkClass}>
+          <input type="checkbox" checked={dropOldest} onChange={(event) => setDropOldest(event.target.checked)} />
+          Send all the same: a full queue then drops its oldest messages, for good
+        </label>
+      )}
+      {unwell && found && (
+        <EvenSo found={found} plural={plural} checked={evenSo} onChange={(on) => setAgreed(on ? reasons : null)} />
+      )}
       {sending.problem && (
         <ErrorNotice
           error={sending.problem}
@@ -137,6 +155,20 @@ export function ReplayDialog({ chosen, onClose, onDone }: ReplayDialogProps) {
       )}
     </Dialog>
   );
+}
+
+/** Of several that were ticked, those that are still as they were seen: one that was resolved meanwhile
+ * is not sent again. */
+function filterOf(chosen: Chosen): Selection {
+  if ("filter" in chosen) return chosen.filter;
+  const id = [...chosen.ids];
+  return id.length > 1 && chosen.states ? { id, status: [...chosen.states] } : { id };
+}
+
+/** Whether a queue would make room for letters by dropping what waits there: they stay, unless it is wanted. */
+function wouldDropOldest(look: ReplayPreview["destinations"][number]): boolean {
+  const limited = look.maxLength !== null || look.maxLengthBytes !== null;
+  return limited && look.notTaken > 0 && (look.overflow ?? "drop-head") === "drop-head";
 }
 
 const WAYS: readonly { value: Way; one: string; several: string }[] = [
