@@ -1963,10 +1963,9 @@ export interface components {
             to?: string | null;
             /**
              * Withdoubtful
-             * @description Also what may have been consumed already; so are letters named by id.
-             * @default false
+             * @description Also what may have been consumed already, and both copies of what may be one message. Unless said otherwise, only where letters are named by id.
              */
-            withDoubtful?: boolean;
+            withDoubtful?: boolean | null;
         };
         /**
          * NewToken
@@ -2400,10 +2399,9 @@ export interface components {
             to?: string | null;
             /**
              * Withdoubtful
-             * @description Also what may have been consumed already; so are letters named by id.
-             * @default false
+             * @description Also what may have been consumed already, and both copies of what may be one message. Unless said otherwise, only where letters are named by id.
              */
-            withDoubtful?: boolean;
+            withDoubtful?: boolean | null;
         };
         /**
          * Resolution
