@@ -70,10 +70,13 @@ async def _append(
     order: tuple[ColumnElement[Any], ...],
 ) -> int:
     item = redrive_replay_letter.c
-    numbered = chosen.with_only_columns(
+    # Limited first: numbered beside the limit, all that match would be, however few are wanted.
+    some = chosen.with_only_columns(*order).subquery()
+    place = list(some.c)
+    numbered = select(
         literal(replay_id, item.replay_id.type),
-        func.row_number().over(order_by=order) - 1 + position,
-        order[-1],
+        func.row_number().over(order_by=place) - 1 + position,
+        place[-1],
     )
     into = insert(redrive_replay_letter).from_select(
         [item.replay_id, item.position, item.letter_id], numbered

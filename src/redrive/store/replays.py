@@ -169,7 +169,7 @@ class Replays:
         """The letters that a replay with these filters would take, oldest first."""
         if not filters.status:
             filters = replace(filters, status=REPLAYED_BY_DEFAULT)
-        first = _LETTER.first_failed_at if ordered else _LETTER.id
+        order = (_LETTER.first_failed_at, _LETTER.id) if ordered else (_LETTER.id,)
         found = select(redrive_letter).where(_LETTER.vhost == vhost)
         if is_listed_by_tag(filters):
             # Never by the index of states: that is of nearly all letters, and a tag's of its own.
@@ -177,7 +177,7 @@ class Replays:
             found = found.join(redrive_tag, redrive_tag.c.letter_id == _LETTER.id).where(states)
             filters = replace(filters, status=())
         matching = conditions(filters, sqlite=self._database.is_sqlite)
-        return found.where(*matching).order_by(first, _LETTER.id).limit(limit)
+        return found.where(*matching).order_by(*order).limit(limit)
 
     async def get(self, replay_id: str) -> Replay | None:
         query = select(redrive_replay).where(_REPLAY.id == replay_id)
