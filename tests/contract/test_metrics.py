@@ -11,15 +11,18 @@ from structlog.testing import capture_logs
 
 from redrive.domain import metrics
 from redrive.domain.breaker import Position
+from redrive.domain.filters import Filters
 from redrive.domain.letter import Result
 from redrive.domain.lifecycle import State
 from redrive.domain.metrics import COUNTED, INFINITE, METRICS, Kind, Metric, Readings
 from redrive.domain.verdict import Receipt
 from redrive.errors import StoreUnreachable
 from redrive.store.counts import ALIVE, Counts
+from redrive.store.sendings import Outcome
 from redrive.store.store import Store, open_letter_store
 from redrive.tally import Tally
 from redrive.work.counting import Counting
+from tests.services.jobs import ME, running, take
 from tests.services.letters import arrival, failed
 from tests.services.sending import (
     claimed,
@@ -116,6 +119,22 @@ async def test_a_sending_that_was_refused_is_counted(store: Store) -> None:
     await record(store, await claimed(store), Result.REFUSED, reason="gone", after=State.MANUAL)
     assert await total(store, metrics.ATTEMPTS, "refused") == 1
     assert await total(store, metrics.ENTERED, "manual") == 1
+
+
+async def test_what_was_resolved_and_is_refused_when_it_is_sent_again_counts_as_resolved_once(
+    store: Store,
+) -> None:
+    (letter_id,) = await stored(store)
+    await sent(store)
+    await store.verdicts.settle_receipts([Receipt(letter=letter_id, generation=1)])
+    later(store, timedelta(milliseconds=1))
+    job = await running(store, Filters(status=(State.RESOLVED,)))
+    (claim,) = (await take(store, job)).claims
+    refused = Outcome(claim=claim, result=Result.REFUSED, reason="full", after=State.RESOLVED)
+    await store.replays.record(ME, [refused], verdict_after=timedelta(0))
+    assert await total(store, metrics.ENTERED, "resolved") == 1
+    waited = (await read(store)).histograms[metrics.TIME_IN_DLQ.name]
+    assert sum(waited.buckets.values()) == 1
 
 
 async def test_counters_never_fall_whatever_is_compacted_or_started_anew(store: Store) -> None:

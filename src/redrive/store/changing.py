@@ -40,8 +40,11 @@ class Changes:
         self._deltas: Deltas = Counter()
         self._counts: Counts = Counter()
 
-    def become(self, letter: Letter, after: State, reason: str, **values: Any) -> None:
-        """A letter goes to another state, and its columns to other values."""
+    def become(
+        self, letter: Letter, after: State, reason: str, *, anew: bool = True, **values: Any
+    ) -> None:
+        """A letter goes to another state, and its columns to other values. `anew`: the metrics
+        count it there once more."""
         require(letter.status, after)
         self.set(letter, status=after, **values)
         self._history.append(
@@ -56,7 +59,8 @@ class Changes:
         )
         self._deltas[letter.fingerprint, letter.status.value] -= 1
         self._deltas[letter.fingerprint, after.value] += 1
-        count_entry(self._counts, letter, after, self._now)
+        if anew:
+            count_entry(self._counts, letter, after, self._now)
 
     def set(self, letter: Letter, **values: Any) -> None:
         """Columns of a letter that stays in its state; one that is not pending waits for no

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import CTE, ColumnElement, ScalarSelect, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -296,7 +296,7 @@ async def copied_of(connection: AsyncConnection, ids: Sequence[str]) -> set[str]
 
 
 def _postpone(changes: Changes, letter: Letter, decision: Postpone) -> None:
-    values = {"strategy": decision.strategy, "next_retry_at": decision.at}
+    values: dict[str, Any] = {"strategy": decision.strategy, "next_retry_at": decision.at}
     if decision.noted:
         changes.become(letter, State.PENDING, decision.reason, **values)
     else:
@@ -456,7 +456,9 @@ async def _put_back(
         values = {"dlq_retry_count": revivals, "verdict_due_at": None, **UNLOCKED}
         if outcome.after is State.PENDING:
             values["next_retry_at"] = now + (outcome.retry_in or timedelta(0))
-        if outcome.after is State.RESOLVED:  # as before: the claim took that off it
+        was_resolved = outcome.after is State.RESOLVED
+        if was_resolved:  # as before: the claim took that off it
             values["resolution"] = outcome.claim.letter.resolution
-        changes.become(letter, outcome.after, f"not sent: {outcome.reason}", **values)
+        reason = f"not sent: {outcome.reason}"
+        changes.become(letter, outcome.after, reason, anew=not was_resolved, **values)
     await changes.flush()
