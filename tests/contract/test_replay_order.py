@@ -49,6 +49,17 @@ async def takes_and_sends(store: Store, job: Replay) -> list[str]:
     return ids_of(batch)
 
 
+async def leaves_its_first_in_doubt(store: Store, job: Replay) -> None:
+    """A batch of which the first letter was sent or was not, and is left to a person."""
+    claims = (await take(store, job)).claims
+    await noted(store, claims[1:])
+    later(store, LEASE)
+    await store.verdicts.end_leases(LEASE, verdict_after=VERDICT_AFTER)
+    await store.verdicts.leave_to_person(
+        VHOST, QUEUE, "in doubt", looked_at=await store.verdicts.now()
+    )
+
+
 async def pauses_for(store: Store, job: Replay, letter_id: str, worker: str = ME) -> None:
     assert await take(store, job, worker) == Batch(ended=True)
     paused = await now(store, job)
@@ -112,13 +123,7 @@ async def test_in_order_none_overtakes_a_letter_in_doubt_whose_next_sending_was_
 ) -> None:
     ids = await stored(store, 6)
     job = await running(store, **IN_ORDER)
-    claims = (await take(store, job)).claims
-    await noted(store, claims[1:])
-    later(store, LEASE)
-    await store.verdicts.end_leases(LEASE, verdict_after=VERDICT_AFTER)
-    await store.verdicts.leave_to_person(
-        VHOST, QUEUE, "in doubt", looked_at=await store.verdicts.now()
-    )
+    await leaves_its_first_in_doubt(store, job)
     other = await running(store, Filters(ids=(ids[0],)), doubtful=True)
     (again,) = (await take(store, other)).claims
     refused = Outcome(claim=again, result=Result.REFUSED, reason="full")
@@ -136,13 +141,7 @@ async def test_in_order_none_overtakes_a_letter_in_doubt_while_its_next_sending_
 ) -> None:
     ids = await stored(store, 6)
     job = await running(store, **IN_ORDER)
-    claims = (await take(store, job)).claims
-    await noted(store, claims[1:])
-    later(store, LEASE)
-    await store.verdicts.end_leases(LEASE, verdict_after=VERDICT_AFTER)
-    await store.verdicts.leave_to_person(
-        VHOST, QUEUE, "in doubt", looked_at=await store.verdicts.now()
-    )
+    await leaves_its_first_in_doubt(store, job)
     other = await running(store, Filters(ids=(ids[0],)), doubtful=True)
     again = (await take(store, other)).claims
     await store.replays.begin(job.id, ME, LEASE)
@@ -161,13 +160,7 @@ async def test_in_order_a_letter_that_was_put_away_holds_nobody_once_those_behin
 ) -> None:
     ids = await stored(store, 12)
     job = await running(store, **IN_ORDER)
-    claims = (await take(store, job)).claims
-    await noted(store, claims[1:])
-    later(store, LEASE)
-    await store.verdicts.end_leases(LEASE, verdict_after=VERDICT_AFTER)
-    await store.verdicts.leave_to_person(
-        VHOST, QUEUE, "in doubt", looked_at=await store.verdicts.now()
-    )
+    await leaves_its_first_in_doubt(store, job)
     await store.decisions.discard([ids[0]], "me")
     for batch in (ids[3:6], ids[6:9]):
         assert await takes_and_sends(store, job) == batch

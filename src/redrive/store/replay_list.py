@@ -26,7 +26,9 @@ async def list_matching(
     connection: AsyncConnection, replay_id: str, chosen: Select[Any], *, ordered: bool
 ) -> int:
     """List what is chosen; how many letters that is."""
-    return await _append(connection, replay_id, 0, chosen, _order(redrive_letter, ordered=ordered))
+    return await _append(
+        connection, replay_id, 0, chosen, order_of(redrive_letter, ordered=ordered)
+    )
 
 
 async def list_listed(
@@ -52,12 +54,12 @@ async def list_listed(
             matches.with_only_columns(_LETTER.id).order_by(None).exists(),
         )
         letters += await _append(
-            connection, replay_id, letters, still, _order(one, ordered=ordered)
+            connection, replay_id, letters, still, order_of(one, ordered=ordered)
         )
     return letters
 
 
-def _order(letter: FromClause, *, ordered: bool) -> tuple[ColumnElement[Any], ...]:
+def order_of(letter: FromClause, *, ordered: bool) -> tuple[ColumnElement[Any], ...]:
     """By what a job goes: its letters' first failures where they keep an order, else their ids."""
     return (letter.c.first_failed_at, letter.c.id) if ordered else (letter.c.id,)
 

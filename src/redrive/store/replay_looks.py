@@ -31,11 +31,10 @@ from redrive.store.schema import (
     redrive_replay,
     redrive_replay_letter,
 )
-from redrive.store.sendings import copied_of
+from redrive.store.sendings import MOST_BYTES, copied_of
 
 _AT_ONCE: Final = 500
 _LISTED_AT_ONCE: Final = 10_000
-_BYTES_AT_ONCE: Final = 16 * 2**20
 WALKED: Final = 5_000
 
 
@@ -148,7 +147,7 @@ class ReplayLooks:
         left = {letter.id: letter for letter in letters}
         while left:
             async with self._database.reading() as connection:
-                ids = await that_fit(connection, list(left), _BYTES_AT_ONCE)
+                ids = await that_fit(connection, list(left), MOST_BYTES)
                 messages = await read_messages(connection, [left.pop(id_) for id_ in ids])
             yield messages.values()
 

@@ -41,7 +41,7 @@ from redrive.store.engine import Database
 from redrive.store.fitting import BOUNDLESS, Room
 from redrive.store.listed import Listed
 from redrive.store.replay_choice import Chooser
-from redrive.store.replay_list import list_listed, list_matching
+from redrive.store.replay_list import list_listed, list_matching, order_of
 from redrive.store.resolving import await_resolving
 from redrive.store.schema import (
     redrive_attempt,
@@ -169,7 +169,6 @@ class Replays:
         """The letters that a replay with these filters would take, oldest first."""
         if not filters.status:
             filters = replace(filters, status=REPLAYED_BY_DEFAULT)
-        order = (_LETTER.first_failed_at, _LETTER.id) if ordered else (_LETTER.id,)
         found = select(redrive_letter).where(_LETTER.vhost == vhost)
         if is_listed_by_tag(filters):
             # Never by the index of states: that is of nearly all letters, and a tag's of its own.
@@ -177,7 +176,9 @@ class Replays:
             found = found.join(redrive_tag, redrive_tag.c.letter_id == _LETTER.id).where(states)
             filters = replace(filters, status=())
         matching = conditions(filters, sqlite=self._database.is_sqlite)
-        return found.where(*matching).order_by(*order).limit(limit)
+        return (
+            found.where(*matching).order_by(*order_of(redrive_letter, ordered=ordered)).limit(limit)
+        )
 
     async def get(self, replay_id: str) -> Replay | None:
         query = select(redrive_replay).where(_REPLAY.id == replay_id)
